@@ -1,0 +1,59 @@
+# make bench   sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=)
+# make test    sets everything up and runs the tests
+# make setup   makes .venv alone                            (EXTRAS=native is the light way in)
+
+DATASET ?= tahoe-mini
+EXTRAS ?= all,dev
+PYTHON := .venv/bin/python
+STAMP := .venv/.setup-$(subst $(comma),-,$(EXTRAS))
+comma := ,
+flag = $(if $($(1)),--$(2) $($(1)))
+
+.PHONY: setup bench test status fetch lock check
+.DEFAULT_GOAL := bench
+
+setup: $(STAMP)
+
+bench: setup
+	@$(PYTHON) -m harness bench --dataset "$(DATASET)" $(call flag,GRID,grid) $(call flag,LOADERS,loaders) \
+		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels)
+
+test: setup
+	@$(PYTHON) -m pytest
+
+status: setup
+	@$(PYTHON) -m harness status
+
+fetch: setup
+	@$(PYTHON) -m harness fetch --dataset "$(DATASET)" $(call flag,PROJECT,project)
+
+# Style, and whether the lock is what pyproject.toml asks for.
+check: setup
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+
+# After a change of the dependencies in pyproject.toml; UPGRADE=--upgrade takes the newest releases.
+lock: setup
+	$(PYTHON) -m uv pip compile pyproject.toml --universal --python-version 3.12 --all-extras --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet $(UPGRADE) -o requirements.lock
+
+# The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
+$(STAMP): pyproject.toml requirements.lock
+	@set -e; \
+	if ! test -x $(PYTHON); then \
+		found=; \
+		for p in python3.13 python3.12 $$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 2>/dev/null) python3; do \
+			if "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then found=$$p; break; fi; \
+		done; \
+		if test -z "$$found"; then \
+			echo "error: Python 3.12 or newer is needed. Get one with: apt-get install python3.12-venv, or pyenv install 3.12" >&2; exit 2; \
+		fi; \
+		echo "making .venv with $$("$$found" --version)"; \
+		rm -rf .venv; \
+		"$$found" -m venv .venv; \
+	fi; \
+	echo "installing $(EXTRAS) from requirements.lock (with torch: several GB on Linux)"; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
+	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --constraint requirements.lock --editable '.[$(EXTRAS)]'
+	@rm -f .venv/.setup-*
+	@touch $@

@@ -1,0 +1,73 @@
+"""Pictures: each a function from a frame to a figure."""
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+
+STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
+
+
+@matplotlib.rc_context(STYLE)
+def heatmaps(frame: pd.DataFrame, value: str, title: str, *, log: bool) -> Figure | None:
+    """`value` over block size (down) and fetch factor (across), a panel a loader and output.
+
+    Only loaders measured at two settings or more of each are drawn; None where there is none.
+    """
+    random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
+    panels = {
+        name: panel.pivot_table(index="block_size", columns="fetch_factor", values=value, aggfunc="median")
+        for name, panel in random.groupby(["loader", "output", "workers"], sort=True)
+        if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
+    }
+    if not panels:
+        return None
+    values = np.concatenate([grid.to_numpy().ravel() for grid in panels.values()])
+    low, high = np.nanmin(values), np.nanmax(values)
+    norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
+    rows, columns = next(iter(panels.values())).shape
+    figure = Figure(
+        figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.5), layout="constrained"
+    )
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, ((loader, output, workers), grid) in zip(axes, panels.items(), strict=True):
+        image = _heatmap(ax, grid, norm, "{:,.0f}" if log else "{:.2f}")
+        ax.set_title(f"{loader}, {output}" + (f", {workers} workers" if workers else ""))
+    axes[0].set_ylabel("block size, cells")
+    figure.colorbar(image, ax=list(axes), shrink=0.9)
+    figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    return figure
+
+
+def _heatmap(ax: Axes, grid: pd.DataFrame, norm: Normalize, text: str) -> object:
+    image = ax.imshow(grid.to_numpy(), norm=norm, cmap="viridis", aspect="auto")
+    ax.set_xticks(range(grid.shape[1]), [f"{f:.0f}" for f in grid.columns])
+    ax.set_yticks(range(grid.shape[0]), [f"{b:.0f}" for b in grid.index])
+    ax.set_xlabel("fetch factor, minibatches")
+    for (i, j), number in np.ndenumerate(grid.to_numpy()):
+        if not np.isnan(number):
+            dark = norm(number) < 0.6
+            ax.text(
+                j,
+                i,
+                text.format(number),
+                ha="center",
+                va="center",
+                color="white" if dark else "black",
+                fontsize=8,
+            )
+    return image
+
+
+@matplotlib.rc_context(STYLE)
+def save(figure: Figure, path: Path) -> list[Path]:
+    """Writes path.png and path.pdf, the same bytes for the same figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    png, pdf = path.with_suffix(".png"), path.with_suffix(".pdf")
+    figure.savefig(png)
+    figure.savefig(pdf, metadata={"CreationDate": None})
+    return [png, pdf]

@@ -1,0 +1,180 @@
+"""The table of a grid: one row a condition, from the results file and the recorded orders."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import bootstrap
+
+import loaders
+from analysis import doubts, entropy
+from harness.condition import Condition, Grid
+from harness.dataset import Dataset
+from harness.results import Measurement
+
+BASELINE = "annloader"  # its random order is what the papers compare with
+
+
+def rows_of(
+    grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]
+) -> dict[Condition, list[Measurement]]:
+    """The measurements that belong in the grid's table: of these files, with this timing, from committed code.
+
+    Rows made with uncommitted code count only for a condition that has no others. Of several tries at one
+    repeat, the last.
+    """
+    found: dict[Condition, list[Measurement]] = {}
+    for condition in grid.conditions:
+        mine = [
+            m
+            for m in measurements
+            if m.condition == condition
+            and m.timing == grid.timing
+            and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
+        ]
+        clean = [m for m in mine if not m.provenance.get("git_dirty")]
+        found[condition] = list({m.repeat: m for m in clean or mine}.values())
+    return found
+
+
+def table(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement], orders: Path) -> pd.DataFrame:
+    """One row a condition: its parameters, throughput with interval, entropy beside the random ideal, doubts.
+
+    Columns carry their units; nan is "not measured". entropy_bits is of the data set's first label.
+    """
+    label = dataset.label_names[0] if dataset.label_names else None
+    codes = dataset.labels(label) if label else None
+    found = rows_of(grid, dataset, measurements)
+    baseline = {
+        c.output: np.median([m.cells_per_s for m in rows if m.cells_per_s])
+        for c, rows in found.items()
+        if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
+    }
+    table = [_row(c, rows, baseline.get(c.output)) for c, rows in found.items() if rows]
+    frame = pd.DataFrame(table)
+    frame["entropy_bits"] = frame["ideal_bits"] = np.nan
+    if codes is not None:
+        for i, condition in frame["condition"].items():
+            path = orders / f"{condition.key}-{dataset.fingerprint}.npz"
+            if path.exists():
+                bits = entropy.of_batches(entropy.read_order(path), codes, condition.batch_size)
+                frame.loc[i, "entropy_bits"] = bits.mean() if len(bits) else np.nan
+                frame.loc[i, "ideal_bits"] = entropy.random_ideal(codes, condition.batch_size)
+    frame.attrs["label"] = label
+    return frame
+
+
+def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | None) -> dict[str, object]:
+    ok = [m for m in rows if m.status == "ok"]
+    rates = np.array([m.cells_per_s for m in ok])
+    last = rows[-1]
+    low, high = interval(rates)
+    knobs = dict(loaders.get(condition.loader).knobs) | dict(condition.knobs)
+    random_blocks = condition.order == "random" and "block_size" in knobs
+    return {
+        "condition": condition,
+        "loader": condition.loader,
+        "order": condition.order,
+        "output": condition.output,
+        "block_size": knobs["block_size"] if random_blocks else np.nan,
+        "fetch_factor": knobs.get("fetch_factor", np.nan),
+        "other": " ".join(f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")),
+        "batch_size": condition.batch_size,
+        "workers": condition.workers,
+        "cores": condition.cores or np.nan,
+        "cache": condition.cache,
+        "repeats": len(ok),
+        "cells_per_s": np.median(rates) if len(rates) else np.nan,
+        "low_cells_per_s": low,
+        "high_cells_per_s": high,
+        "times_baseline": np.median(rates) / baseline if len(rates) and baseline else np.nan,
+        "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
+        "dirty": any(m.provenance.get("git_dirty") for m in rows),
+        "status": "ok" if ok else last.status,
+        "reason": None if ok else last.reason,
+        "marks": ok[-1].marks if ok else {},
+        "doubts": sorted({d for m in ok for d in doubts.of_row(m)}) + doubts.of_repeats(ok),
+    }
+
+
+def interval(rates: np.ndarray) -> tuple[float, float]:
+    """A 95 % bootstrap interval of the median over processes; nan for fewer than two."""
+    if len(rates) < 2:
+        return np.nan, np.nan
+    found = bootstrap(
+        (rates,), np.median, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    return float(found.low), float(found.high)
+
+
+def cells(row: Mapping[str, object]) -> dict[str, str]:
+    """A row as text, for the terminal and for markdown; "–" where nothing was measured."""
+
+    def number(value: object, text: str) -> str:
+        return "–" if value is None or pd.isna(value) else text.format(value)
+
+    rate = number(row["cells_per_s"], "{:,.0f}")
+    if not pd.isna(row["low_cells_per_s"]):
+        rate += f" ({row['low_cells_per_s']:,.0f} to {row['high_cells_per_s']:,.0f})"
+    peak = row["peak_rss_bytes"]
+    entropy_text = number(row["entropy_bits"], "{:.2f}")
+    if entropy_text != "–":
+        entropy_text += number(row["ideal_bits"], " of {:.2f}")
+    few = any("fetches" in doubt for doubt in row["doubts"])
+    mark = ("†" if row["marks"] else "") + ("*" if few else "") + ("‡" if row["dirty"] else "")
+    return {
+        "loader": " ".join(filter(None, [str(row["loader"]), str(row["other"])])) + mark,
+        "order": str(row["order"]),
+        "output": str(row["output"]),
+        "block": number(row["block_size"], "{:.0f}"),
+        "fetch": number(row["fetch_factor"], "{:.0f}"),
+        "cells/s": rate if row["status"] == "ok" else str(row["status"]),
+        "x AnnLoader": number(row["times_baseline"], "{:.1f}"),
+        "entropy, bits": entropy_text,
+        "memory, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
+    }
+
+
+def footnotes(frame: pd.DataFrame) -> list[str]:
+    """What the marks of the table mean, and why rows that are not ok are not."""
+    notes = []
+    for row in frame.to_dict("records"):
+        notes += [f"† {row['loader']}: {reason}." for reason in row["marks"].values()]
+    if any("fetches" in doubt for doubts_ in frame["doubts"] for doubt in doubts_):
+        notes.append(
+            f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it."
+        )
+    if frame["dirty"].any():
+        notes.append("‡ made with uncommitted code.")
+    for row in frame[frame["status"] != "ok"].to_dict("records"):
+        notes.append(f"{row['condition']}: {row['status']}, {row['reason']}.")
+    return list(dict.fromkeys(notes))
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """The table and its footnotes, for a README."""
+    lines = [cells(row) for row in by_speed(frame).to_dict("records")]
+    head = list(lines[0])
+    numeric = head[3:]
+    rule = ["---:" if name in numeric else "---" for name in head]
+    text = [head, rule, *([line[name] for name in head] for line in lines)]
+    body = "\n".join("| " + " | ".join(line) + " |" for line in text)
+    return "\n\n".join([body, *footnotes(frame)]) + "\n"
+
+
+def by_speed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Outputs apart, random before stream, the fastest first."""
+    return frame.sort_values(
+        ["output", "order", "cells_per_s"], ascending=[True, True, False], ignore_index=True
+    )
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The table's numbers, a line a condition, named by its key."""
+    flat = by_speed(frame).assign(
+        key=lambda f: [c.key for c in f["condition"]],
+        marks=lambda f: ["; ".join(m.values()) for m in f["marks"]],
+        doubts=lambda f: ["; ".join(d) for d in f["doubts"]],
+    )
+    return flat.drop(columns="condition").to_csv(index=False)

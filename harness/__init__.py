@@ -1,0 +1,1 @@
+"""Measures loaders, and knows none of them by name."""

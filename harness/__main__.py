@@ -1,0 +1,262 @@
+"""The command line: python -m harness VERB."""
+
+import argparse
+import errno
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import loaders
+from analysis import doubts, figures, report
+from harness import catalogue, fetch, host, results, runner
+from harness.condition import Grid, expand
+from harness.dataset import Dataset
+from harness.display import Display, bar, console
+from harness.errors import UserError, unknown
+from harness.prepare import prepare
+
+RESULTS = Path("results")
+
+EXAMPLES = """
+examples:
+  python -m harness bench --dataset tahoe-mini --grid quick
+  python -m harness bench --dataset /data/atlas.h5ad --labels donor,cell_type
+  python -m harness bench --dataset '/data/plates/*.h5ad' --loaders native,scdataset --repeat 3
+  python -m harness status
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one verb; 0 when it did what was asked, 2 for bad input, 130 when interrupted."""
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        print(f"error: {error.filename or 'a file'} could not be written: {error.strerror}.", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(
+            "interrupted: every finished line is kept; the same command goes on from there.", file=sys.stderr
+        )
+        return 130
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="python -m harness",
+        description="Measures single-cell data loaders under one contract.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = top.add_subparsers(required=True, metavar="VERB")
+    data = argparse.ArgumentParser(add_help=False)
+    data.add_argument(
+        "--dataset", default="tahoe-mini", metavar="D",
+        help=f"{', '.join(catalogue.entries())}, or any h5ad file, folder of them or quoted glob (default: tahoe-mini)",
+    )  # fmt: skip
+    data.add_argument(
+        "--labels", type=_names, metavar="A,B",
+        help="obs columns for the entropy, the first for the table (default: categoricals of 2 to 10,000 values)",
+    )  # fmt: skip
+
+    verb = verbs.add_parser(
+        "bench", parents=[data], help="prepare, measure what is missing, print the table, draw"
+    )
+    verb.add_argument(
+        "--grid", type=_names, metavar="G", help="grids of grids.toml (default: the data set's own)"
+    )
+    verb.add_argument(
+        "--loaders", type=_names, metavar="L", help=f"only these, of {', '.join(loaders.NAMES)}"
+    )
+    verb.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="processes per condition (default: 1)"
+    )
+    verb.add_argument(
+        "--retry", action="store_true", help="measure again what was skipped, failed or timed out"
+    )
+    verb.set_defaults(run=bench)
+
+    verb = verbs.add_parser(
+        "prepare", parents=[data], help="generate or convert a data set, and measure nothing"
+    )
+    verb.set_defaults(run=prepare_only)
+
+    verb = verbs.add_parser(
+        "fetch", help="download a data set that is published somewhere, or go on doing so"
+    )
+    verb.add_argument(
+        "--dataset", default="tahoe", metavar="D", help="a data set with a remote folder (default: tahoe)"
+    )
+    verb.add_argument(
+        "--project", metavar="P", help="the Google Cloud project to bill, where the requester pays"
+    )
+    verb.set_defaults(run=fetch_only)
+
+    verb = verbs.add_parser("status", help="what a results folder holds, and what is doubtful in it")
+    verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
+    verb.set_defaults(run=status)
+    return top
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def bench(options: argparse.Namespace) -> None:
+    """The main job: data, stores, measurements, table, figures."""
+    if options.repeat < 1:
+        raise UserError(f"--repeat is {options.repeat}; it counts processes per condition, so at least 1.")
+    for name in options.loaders or ():
+        if name not in loaders.NAMES:
+            raise unknown("loader", name, loaders.NAMES)
+    names = options.grid or catalogue.grids(options.dataset)
+    for name in names:
+        expand(name, "any")  # a grid that does not exist is found out before a data set is made
+    out = console()
+    folder = RESULTS / host.machine()
+    dataset = load(options, out)
+    written: list[Path] = []
+    with results.lock(folder):
+        for name in names:
+            grid = only(expand(name, dataset.name), options.loaders)
+            written += bench_grid(grid, dataset, folder, options, out)
+    out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
+
+
+def bench_grid(
+    grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console
+) -> list[Path]:
+    path = folder / f"{grid.name}.jsonl"
+    tasks = runner.missing(grid, dataset, results.read(path), options.repeat, options.retry)
+    out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
+    timing = grid.timing
+    out.print(
+        f"{len(tasks)} measurements to make, each {timing.warmup_s:g} s of warm-up and {timing.measure_s:g} s or more "
+        f"of window in a fresh process; {len(grid.conditions) * options.repeat - len(tasks)} are there already.",
+        highlight=False,
+    )
+    prepare_stores(dataset, {task.condition.loader for task in tasks}, out)
+    with Display(len(tasks), out) as display:
+        runner.run(grid, dataset, tasks, path, display)
+    return [path, *publish(grid, dataset, folder, out)]
+
+
+def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Path]:
+    """Prints the table and writes it and the figures; returns the files written."""
+    frame = report.table(grid, dataset, results.read(folder / f"{grid.name}.jsonl"), folder / "orders")
+    show(frame, out)
+    stem = folder / "figures" / f"{dataset.name}-{grid.name}"
+    stem.parent.mkdir(exist_ok=True)
+    table_md, table_csv = stem.with_name(f"{stem.name}-table.md"), stem.with_name(f"{stem.name}-table.csv")
+    table_md.write_text(report.markdown(frame))
+    table_csv.write_text(report.csv(frame))
+    written = [table_md, table_csv]
+    pictures = {
+        "throughput": figures.heatmaps(
+            frame, "cells_per_s", f"Throughput on {dataset.name}, cells/s", log=True
+        ),
+        "entropy": figures.heatmaps(
+            frame, "entropy_bits", f"Entropy of {frame.attrs['label']} in a minibatch, bits", log=False
+        ),
+    }
+    for name, figure in pictures.items():
+        if figure is not None:
+            written += figures.save(figure, stem.with_name(f"{stem.name}-{name}"))
+    return written
+
+
+def show(frame: report.pd.DataFrame, out: Console) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    lines = [report.cells(row) for row in report.by_speed(frame).to_dict("records")]
+    for name in lines[0]:
+        table.add_column(
+            name, justify="left" if name in ("loader", "order", "output") else "right", no_wrap=True
+        )
+    for line in lines:
+        table.add_row(*line.values())
+    out.print()
+    out.print(table, highlight=False)
+    for note in report.footnotes(frame):
+        out.print(note, highlight=False, markup=False)
+
+
+def prepare_stores(dataset: Dataset, names: set[str], out: Console) -> None:
+    for name in sorted(names):
+        if not loaders.unavailable(name):
+            with bar(f"store of {name}", "cells", out) as progress:
+                prepare(dataset, name, lambda done, progress=progress: progress(done, dataset.n_cells))
+
+
+def load(options: argparse.Namespace, out: Console) -> Dataset:
+    with bar(f"generating {options.dataset}", "cells", out) as progress:
+        dataset = catalogue.load(options.dataset, options.labels, progress)
+    out.print(
+        f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
+        f"values a cell, {len(dataset.paths)} files, {dataset.size_bytes / 1e6:,.0f} MB, "
+        f"labels: {', '.join(dataset.label_names) or 'none'}",
+        highlight=False,
+    )
+    return dataset
+
+
+def only(grid: Grid, names: list[str] | None) -> Grid:
+    if not names:
+        return grid
+    conditions = tuple(c for c in grid.conditions if c.loader in names)
+    if not conditions:
+        raise UserError(f"The grid {grid.name} has no condition of {', '.join(names)}.")
+    return Grid(name=grid.name, title=grid.title, timing=grid.timing, conditions=conditions)
+
+
+def prepare_only(options: argparse.Namespace) -> None:
+    out = console()
+    prepare_stores(load(options, out), set(loaders.NAMES), out)
+
+
+def fetch_only(options: argparse.Namespace) -> None:
+    out = console()
+    with bar(f"fetching {options.dataset}", "MB", out) as progress:
+        folder = fetch.fetch_named(
+            options.dataset, options.project, lambda done, total: progress(done // 10**6, total // 10**6)
+        )
+    out.print(f"{options.dataset} is whole in {folder}", highlight=False)
+
+
+def status(options: argparse.Namespace) -> None:
+    """Prints, for each results file, its rows by outcome and every doubt about them."""
+    if not options.folder.is_dir():
+        raise UserError(f"There is no results folder {options.folder}.")
+    out = console()
+    paths = sorted(options.folder.rglob("*.jsonl"))
+    if not paths:
+        raise UserError(f"{options.folder} holds no results (*.jsonl).")
+    for path in paths:
+        rows = results.read(path)
+        counts = {s: sum(m.status == s for m in rows) for s in results.STATUSES}
+        said = ", ".join(f"{n} {s}" for s, n in counts.items() if n)
+        out.print(f"{path}: {len(rows)} measurements ({said})", style="bold", highlight=False)
+        groups: dict[object, list[results.Measurement]] = {}
+        for m in rows:
+            groups.setdefault((m.condition, m.timing, m.provenance.get("dataset_fingerprint")), []).append(m)
+        told: dict[str, list[str]] = {}
+        for (condition, _, _), group in groups.items():
+            reasons = [f"{m.status}: {m.reason}" for m in group if m.status != "ok"]
+            for doubt in {*reasons, *(d for m in group for d in doubts.of_row(m)), *doubts.of_repeats(group)}:
+                told.setdefault(doubt, []).append(f"{condition.dataset} {condition}")
+        for doubt, conditions in sorted(told.items(), key=lambda item: -len(item[1])):
+            some = "; ".join(conditions[:3]) + (
+                f"; and {len(conditions) - 3} more" if len(conditions) > 3 else ""
+            )
+            out.print(f"  {len(conditions)} x {doubt}\n      {some}", highlight=False, markup=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

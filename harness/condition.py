@@ -1,0 +1,134 @@
+"""What is measured (Condition), for how long (Timing), and the grids that name many at once."""
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import UserError, unknown
+
+GRIDS = Path(__file__).with_name("grids.toml")
+
+Scalar = bool | int | float | str
+
+ORDERS = ("stream", "random")
+OUTPUTS = ("csr", "dense")
+CACHES = ("cold", "warm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Everything that may change a number, and nothing else.
+
+    Units: `batch_size` in cells; `workers` in processes (0: the measuring process itself loads);
+    `cores` limits CPU affinity and every thread pool (None: all there are). `knobs` are the loader's own
+    parameters where they differ from its defaults, sorted by name.
+    """
+
+    dataset: str
+    loader: str
+    order: Literal["stream", "random"] = "random"
+    batch_size: int = 64
+    workers: int = 0
+    cores: int | None = None
+    output: Literal["csr", "dense"] = "csr"
+    cache: Literal["cold", "warm"] = "cold"
+    seed: int = 0
+    knobs: tuple[tuple[str, Scalar], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("order", ORDERS), ("output", OUTPUTS), ("cache", CACHES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(allowed)}")
+        for name, least in (("batch_size", 1), ("workers", 0), ("seed", 0), ("cores", 1)):
+            value = getattr(self, name)
+            if value is None and name == "cores":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} is {value!r}, not a whole number of at least {least}")
+        object.__setattr__(self, "knobs", tuple(sorted((str(k), v) for k, v in self.knobs)))
+
+    @property
+    def key(self) -> str:
+        """12 hex digits naming this condition; a field left at its default does not enter it."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"knobs": dict(self.knobs)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Condition":
+        return cls(**{**values, "knobs": tuple(values.get("knobs", {}).items())})
+
+    def __str__(self) -> str:
+        parts = [self.loader, self.order, self.output]
+        parts += [f"{k}={v}" for k, v in self.knobs]
+        parts += [
+            f"{f.name}={getattr(self, f.name)}"
+            for f in fields(self)
+            if f.name in ("batch_size", "workers", "cores", "cache", "seed")
+            and getattr(self, f.name) != f.default
+        ]
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Seconds: warm-up, window, longest life of a worker, and time for recording the order after the window."""
+
+    warmup_s: float = 30.0
+    measure_s: float = 120.0
+    timeout_s: float = 900.0
+    order_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            if not getattr(self, f.name) > 0 and f.name != "warmup_s":
+                raise ValueError(f"{f.name} is {getattr(self, f.name)!r}, not a positive number of seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The conditions of one figure or table."""
+
+    name: str
+    title: str
+    timing: Timing
+    conditions: tuple[Condition, ...]
+
+
+@cache
+def _grids() -> dict[str, Any]:
+    return tomllib.loads(GRIDS.read_text())
+
+
+def expand(name: str, dataset: str) -> Grid:
+    """The grid `name` of grids.toml over `dataset`: every arm's lists multiplied out, doubles left out."""
+    tables = _grids()
+    if name not in tables:
+        raise unknown("grid", name, tables)
+    table = tables[name]
+    conditions: dict[Condition, None] = {}
+    try:
+        for arm in table["arm"]:
+            knobs = arm.get("knobs", {})
+            axes = {key: value for key, value in arm.items() if key != "knobs"}
+            for values in _product(axes):
+                for own in _product(knobs):
+                    conditions[Condition(dataset=dataset, **values, knobs=tuple(own.items()))] = None
+        timing = Timing(**table.get("timing", {}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{GRIDS.name}, table [{name}]: {error}.") from error
+    return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions))
+
+
+def _product(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the axes; a value that is not a list is an axis of one."""
+    lists = [value if isinstance(value, list) else [value] for value in axes.values()]
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*lists)]

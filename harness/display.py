@@ -1,0 +1,109 @@
+"""Progress of long work: a live display on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from harness.condition import Condition, Timing
+from harness.results import Measurement
+
+PLAIN_EVERY_S = 30.0  # a sign of life where there is no terminal
+PLAIN_WIDTH = 150
+
+
+def console() -> Console:
+    """Standard output; wide where it is not a terminal, so that a table in a log keeps its lines."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=PLAIN_WIDTH)
+
+
+@contextmanager
+def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A bar with its rate and the time left; yields a function of (units done, units in all)."""
+    start = said = time.monotonic()
+
+    def told(done: int, total: int) -> str:
+        rate = done / max(time.monotonic() - start, 1e-9)
+        return f"{done:,} of {total:,} {unit}, {rate:,.0f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
+
+    def plain(done: int, total: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= PLAIN_EVERY_S / 3 or done == total:
+            said = time.monotonic()
+            console.print(f"{title}: {told(done, total)}", markup=False, highlight=False)
+
+    if not console.is_terminal:
+        yield plain
+        return
+    with Progress(
+        TextColumn(title), BarColumn(), TextColumn("{task.fields[told]}"), console=console, transient=True
+    ) as live:
+        task = live.add_task(title, total=None, told="")
+        yield lambda done, total: live.update(task, completed=done, total=total, told=told(done, total))
+
+
+class Display:
+    """What `bench` shows while it runs: the condition, its phase, the rate so far, what is left."""
+
+    def __init__(self, tasks: int, console: Console) -> None:
+        self.console, self.tasks, self.done = console, tasks, 0
+        self.started = self.said = time.monotonic()
+        self.progress = Progress(
+            TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
+            TimeElapsedColumn(), TextColumn("left"), TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[now]}"), console=console, transient=True,
+        )  # fmt: skip
+        self.bar = self.progress.add_task("bench", total=tasks, left="?", now="")
+
+    def __enter__(self) -> "Display":
+        if self.console.is_terminal:
+            self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def begin(self, condition: Condition, repeat: int, timing: Timing) -> None:
+        self.condition, self.repeat, self.timing = condition, repeat, timing
+        self.phase("start")
+
+    def phase(self, phase: str, rows: int = 0, seconds: float = 0.0) -> None:
+        length = {"warm-up": self.timing.warmup_s, "window": self.timing.measure_s}.get(phase)
+        text = f"{self.condition}: {phase}"
+        if length is not None:
+            text += f" {seconds:.0f} of {length:.0f} s"
+        if rows and seconds > 0:
+            text += f", {rows / seconds:,.0f} cells/s so far"
+        self.progress.update(self.bar, now=text, left=self.left())
+        if not self.console.is_terminal and time.monotonic() - self.said > PLAIN_EVERY_S:
+            self.said = time.monotonic()
+            self.console.print(f"       {text}", markup=False, highlight=False)
+
+    def end(self, measurement: Measurement) -> None:
+        self.done += 1
+        self.said = time.monotonic()
+        rate = measurement.cells_per_s
+        outcome = f"{rate:>9,.0f} cells/s" if rate else f"{measurement.status}: {measurement.reason}"
+        repeat = f" repeat {self.repeat + 1}" if self.repeat else ""
+        self.progress.update(self.bar, advance=1, left=self.left())
+        self.console.print(
+            f"[{self.done:>{len(str(self.tasks))}}/{self.tasks}] {str(self.condition) + repeat:<58} {outcome}"
+            f"   ({self.left()} left)",
+            markup=False, highlight=False,
+        )  # fmt: skip
+
+    def left(self) -> str:
+        """Time left, from what the tasks so far took."""
+        if not self.done:
+            return "?"
+        seconds = (time.monotonic() - self.started) / self.done * (self.tasks - self.done)
+        return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -1,0 +1,137 @@
+"""The machine and the process: facts for provenance, thread budgets, processor time, memory and bytes read."""
+
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""What the numeric libraries read, when they are imported, for the size of their thread pools."""
+
+
+def available_cores() -> int:
+    """Cores this process may run on: fewer than the machine's under an affinity mask."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Usage(NamedTuple):
+    """Of this process, its living descendants and the ended ones it has waited for; None where not measurable."""
+
+    cpu_s: float
+    disk_read_bytes: int | None
+
+
+def usage() -> Usage:
+    own = os.times()
+    cpu_s = own.user + own.system + own.children_user + own.children_system
+    read = _read_bytes("self")
+    for child in psutil.Process().children(recursive=True):
+        try:
+            times = child.cpu_times()
+            cpu_s += times.user + times.system
+        except psutil.NoSuchProcess:
+            continue
+        more = _read_bytes(str(child.pid))
+        read = None if read is None or more is None else read + more
+    return Usage(cpu_s, read)
+
+
+def _read_bytes(pid: str) -> int | None:
+    """Bytes fetched from storage on behalf of a process (its waited-for children included)."""
+    try:
+        text = Path(f"/proc/{pid}/io").read_text()
+    except OSError:  # not Linux, not ours, or ended a moment ago
+        return None
+    return int(re.search(r"^read_bytes: (\d+)", text, re.MULTILINE)[1])
+
+
+def peak_rss_bytes() -> int | None:
+    """The process's own high-water mark and, of living descendants, what they hold now (shared pages shared out)."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        peak = int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[1]) * 1024
+    except OSError:
+        return None
+    for child in psutil.Process().children(recursive=True):
+        try:
+            peak += child.memory_full_info().pss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return peak
+
+
+def die_with_parent() -> None:
+    """Asks Linux to kill this process when its parent ends, however it ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+@cache
+def cpu_name() -> str:
+    try:
+        names = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+@cache
+def machine() -> str:
+    """A folder name for this class of machine: processor, cores and memory, and nothing that names its owner."""
+    cpu = re.sub(r"\(.*?\)|\bCPU\b|\bProcessor\b|@.*", " ", cpu_name())
+    gib = round(psutil.virtual_memory().total / 2**30)
+    return re.sub(r"[^a-z0-9]+", "-", f"{cpu} {available_cores()} cores {gib} gb".lower()).strip("-")
+
+
+@cache
+def packages() -> dict[str, str]:
+    """Every installed distribution's version, by name."""
+    return {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
+
+
+def git_state() -> tuple[str | None, bool | None]:
+    """(commit, whether tracked or new files differ from it); results/ is left out, since a run itself writes it."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=30
+            )
+        except (OSError, subprocess.SubprocessError):  # no git, or not a checkout
+            return None
+        return done.stdout.strip()
+
+    commit = git("rev-parse", "HEAD")
+    status = git("status", "--porcelain", "--", ".", ":!results") if commit else None
+    return commit, None if status is None else bool(status)
+
+
+def filesystem(path: Path) -> str | None:
+    """The type of the file system that holds `path`, as /proc/mounts names it."""
+    where = path.resolve()
+    mounts = [p for p in psutil.disk_partitions(all=True) if where.is_relative_to(p.mountpoint)]
+    return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else None
+
+
+def facts() -> dict[str, Any]:
+    """The machine's part of a measurement's provenance."""
+    return {
+        "python": platform.python_version(),
+        "machine": machine(),
+        "cpu": cpu_name(),
+        "cores": available_cores(),
+        "ram_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+    }

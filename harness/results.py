@@ -1,0 +1,131 @@
+"""Measurements on disk: one JSON line each, appended and never rewritten."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from harness.condition import Condition, Timing
+from harness.errors import UserError
+
+SCHEMA = 1
+STATUSES = ("ok", "skipped", "failed", "timeout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What one worker found under one condition; null is "not measured", never 0.
+
+    rows in cells, over `seconds`; windows: rows in each whole second of them; fetches: rows / the loader's
+    fetch_rows; epochs: times the window began the data anew; resident_*: share of the store in the page cache.
+    """
+
+    condition: Condition
+    timing: Timing
+    repeat: int
+    status: str
+    reason: str | None = None
+    marks: dict[str, str] = field(default_factory=dict)  # claims the loader does not make, with why
+    rows: int | None = None
+    seconds: float | None = None
+    windows: list[int] | None = None
+    epochs: int | None = None
+    open_s: float | None = None
+    first_batch_s: float | None = None
+    fetches: float | None = None
+    cpu_s: float | None = None
+    peak_rss_bytes: int | None = None
+    disk_read_bytes: int | None = None
+    resident_before: float | None = None
+    resident_after: float | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def cells_per_s(self) -> float | None:
+        return self.rows / self.seconds if self.rows and self.seconds else None
+
+    def to_json(self) -> str:
+        values = asdict(self) | {"condition": self.condition.to_dict() | {"key": self.condition.key}}
+        return json.dumps(values, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> "Measurement":
+        """Raises ValueError saying what is wrong with the line."""
+        values = json.loads(line)
+        if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+            raise ValueError(f"it is not of schema {SCHEMA}")
+        known = {f.name for f in fields(cls)}
+        if odd := sorted(set(values) ^ known):
+            raise ValueError(f"it has other fields than a measurement: {', '.join(odd)}")
+        if values["status"] not in STATUSES:
+            raise ValueError(f"its status is {values['status']!r}")
+        if values["status"] == "ok" and not (values["rows"] and values["seconds"]):
+            raise ValueError("it is ok, yet without rows or seconds")
+        condition = dict(values["condition"])
+        key = condition.pop("key")
+        try:
+            values |= {"condition": Condition.from_dict(condition), "timing": Timing(**values["timing"])}
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        if values["condition"].key != key:
+            raise ValueError(f"its key is {key}, its condition's {values['condition'].key}")
+        return cls(**values)
+
+
+def read(path: Path) -> list[Measurement]:
+    """All measurements of a file, in the order they were made; [] for a file that is not there."""
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            found.append(Measurement.from_json(line))
+        except (ValueError, KeyError) as error:
+            raise UserError(
+                f"{path}, line {number} is not a measurement ({error}). Nothing was changed; "
+                "mend the line or move the file away."
+            ) from error
+    return found
+
+
+def append(path: Path, measurement: Measurement) -> None:
+    """Adds one line that survives a power cut once this returns; on a full disk the file stays as it was."""
+    line = (measurement.to_json() + "\n").encode()
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        size = os.fstat(file).st_size
+        try:
+            written = os.write(file, line)
+            if written != len(line):
+                raise OSError(f"only {written} of {len(line)} bytes fitted")
+            os.fsync(file)
+        except OSError as error:
+            os.ftruncate(file, size)
+            raise UserError(
+                f"{path} could not be written: {error}. Every earlier line of it is whole."
+            ) from error
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Makes the folder and holds it for this process: two runs at once would measure each other."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise UserError(f"The results folder {folder} cannot be written: {error.strerror}.") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"Another run is writing to {folder}; two at once would measure each other. Wait for it, or stop it."
+            ) from None
+        yield

@@ -1,0 +1,352 @@
+"""Generates cells with the statistics of Tahoe-100M, plate by plate, in bounded memory.
+
+What is carried over from the real data: 14 plates of uneven size with a plate entropy of 3.77 bits, 62,710 genes,
+about 1,400 non-zero counts a cell with mean 1.6, gzip h5ad files with the chunks that anndata would choose, cells
+in runs of one drug and dose, 50 cell lines mixed within a run, each drug's three doses on three plates. What is
+made up: which genes respond. A cell's transcripts are drawn from its cell line's profile, and small shares of them
+from genes of its drug, of the drug's mechanism of action and of its plate, so that a linear model can learn the
+drug and a change of plate hurts it.
+"""
+
+import json
+import shutil
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import h5py
+import numba
+import numpy as np
+import pandas as pd
+
+from harness.host import available_cores
+
+RECIPE = 1  # goes up when the same parameters come to give other cells
+PLATES, GENES, LINES, DRUGS = 14, 62_710, 50, 379
+DOSES_UM = (0.05, 0.5, 5.0)
+MOA_FINE, MOA_BROAD = 27, 4
+PLATE_ENTROPY_BITS = 3.77
+# Transcripts a cell and the spread of the genes' log abundance give 1,400 genes a cell at a mean count of 1.6.
+TRANSCRIPTS, TRANSCRIPTS_SPREAD, ABUNDANCE_SPREAD = 2_240, 0.35, 2.4
+# Shares of a cell's transcripts; the drug's and the mechanism's are of the highest dose.
+DRUG_SHARE, MOA_SHARE, PLATE_SHARE = 0.05, 0.03, 0.04
+DOSE_STRENGTH = (0.4, 0.7, 1.0)
+RESPONDING = 200  # genes that respond to one drug, mechanism or plate
+SLAB = 1_024  # cells sampled per task
+GZIP_LEVEL = 4  # h5py's, and so anndata's, default
+
+
+def generate(
+    folder: Path, *, n_cells: int, seed: int, progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Writes plate1.h5ad to plate14.h5ad into `folder`, unless they are there with these parameters.
+
+    The folder appears only when it is whole; a run that was cut short keeps its finished plates aside.
+    """
+    recipe = {"recipe": RECIPE, "n_cells": n_cells, "seed": seed}
+    if _recipe_of(folder) == recipe:
+        return
+    aside = folder.with_name(folder.name + ".partial")
+    if _recipe_of(aside) != recipe:
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        (aside / "recipe.json").write_text(json.dumps(recipe))
+    design = Design(n_cells, seed)
+    done = 0
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for plate in range(PLATES):
+            path = aside / f"plate{plate + 1}.h5ad"
+            if not path.exists():
+                part = path.with_suffix(".part")
+                for cells in _write_plate(part, design, plate, pool):
+                    if progress:
+                        progress(done + cells, n_cells)
+                part.rename(path)
+            done += int(design.plate_sizes[plate])
+            if progress:
+                progress(done, n_cells)
+    shutil.rmtree(folder, ignore_errors=True)
+    aside.rename(folder)
+
+
+def _recipe_of(folder: Path) -> dict | None:
+    path = folder / "recipe.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+class Design:
+    """Which cells the plates hold and which genes respond to what: a function of (n_cells, seed)."""
+
+    def __init__(self, n_cells: int, seed: int) -> None:
+        rng = np.random.default_rng([seed, PLATES])
+        self.seed = seed
+        self.plate_sizes = _largest_remainder(_shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), n_cells)
+        # A drug's doses lie on different plates: well w = dose * DRUGS + drug goes round the plates.
+        wells = np.concatenate([rng.permutation(DRUGS) + dose * DRUGS for dose in range(len(DOSES_UM))])
+        self.wells = [
+            np.sort(wells[plate::PLATES] % DRUGS * len(DOSES_UM) + wells[plate::PLATES] // DRUGS)
+            for plate in range(PLATES)
+        ]
+        self.moa_fine = rng.integers(0, MOA_FINE, DRUGS)
+        self.moa_broad = rng.integers(0, MOA_BROAD, MOA_FINE)
+        self.line_shares = rng.dirichlet(np.full(LINES, 5.0))
+        abundance = rng.normal(0, ABUNDANCE_SPREAD, GENES)
+        self.tables = [np.empty((LINES, GENES), t) for t in (np.uint32, np.int32)]
+        for line in range(LINES):
+            weights = np.exp(abundance + rng.normal(0, 1.5, GENES) * (rng.random(GENES) < 0.03))
+            _alias_table(weights / weights.sum(), self.tables[0][line], self.tables[1][line])
+        self.responders = [
+            rng.integers(0, GENES, (n, RESPONDING), np.int32) for n in (DRUGS, MOA_FINE, PLATES)
+        ]
+
+    def obs(self, plate: int) -> pd.DataFrame:
+        """The plate's cells in order: label codes, and the number of transcripts of each."""
+        rng = np.random.default_rng([self.seed, plate])
+        n = int(self.plate_sizes[plate])
+        wells = self.wells[plate]
+        well = np.repeat(wells, rng.multinomial(n, rng.dirichlet(np.full(len(wells), 20.0))))
+        spread = TRANSCRIPTS_SPREAD
+        transcripts = TRANSCRIPTS * np.exp(rng.normal(-spread * spread / 2, spread, n))
+        return pd.DataFrame(
+            {
+                "drug": well // len(DOSES_UM),
+                "dose": well % len(DOSES_UM),
+                "cell_line": rng.choice(LINES, n, p=self.line_shares),
+                "transcripts": np.maximum(transcripts, 1).astype(np.int64),
+            }
+        )
+
+    def sample(self, plate: int, obs: pd.DataFrame, start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(counts float32, genes int32 ascending in a cell, cell lengths int64) of one slab of the plate."""
+        slab = obs.iloc[start : start + SLAB]
+        drug = slab["drug"].to_numpy()
+        strength = np.asarray(DOSE_STRENGTH)[slab["dose"]]
+        cuts = np.cumsum(
+            [DRUG_SHARE * strength, MOA_SHARE * strength, np.full(len(slab), PLATE_SHARE)], axis=0
+        )
+        transcripts = slab["transcripts"].to_numpy()
+        genes = np.empty(transcripts.sum(), np.int32)
+        counts = np.empty(len(genes), np.float32)
+        lengths = np.empty(len(slab), np.int64)
+        used = _sample_cells(
+            np.uint64((self.seed * PLATES + plate) << 32), start, transcripts, slab["cell_line"].to_numpy(),
+            drug, self.moa_fine[drug], plate, cuts, *self.tables, *self.responders, genes, counts, lengths,
+        )  # fmt: skip
+        return counts[:used], genes[:used], lengths
+
+
+def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecutor) -> Iterator[int]:
+    """Writes one h5ad, yielding the number of cells sampled so far."""
+    from anndata.io import write_elem
+
+    obs = design.obs(plate)
+    n = len(obs)
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+        x = file.create_group("X")
+        x.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": (n, GENES)})
+        chunk = _chunk_like_anndata(n * 1_400)
+        data, indices = (
+            ChunkWriter(x, name, dtype, chunk, pool) for name, dtype in (("data", "f4"), ("indices", "i4"))
+        )
+        indptr = np.zeros(n + 1, np.int64)
+        for start, (counts, genes, lengths) in zip(
+            range(0, n, SLAB),
+            in_order(pool, lambda s: design.sample(plate, obs, s), range(0, n, SLAB)),
+            strict=True,
+        ):
+            data.append(counts)
+            indices.append(genes)
+            indptr[start + 1 : start + 1 + len(lengths)] = lengths
+            yield start + len(lengths)
+        data.close()
+        indices.close()
+        x.create_dataset("indptr", data=np.cumsum(indptr), compression="gzip")
+        write_elem(file, "obs", _obs_table(design, obs, plate))
+        write_elem(file, "var", pd.DataFrame(index=[f"gene{g:05d}" for g in range(GENES)]))
+
+
+def _obs_table(design: Design, obs: pd.DataFrame, plate: int) -> pd.DataFrame:
+    """The labels as categoricals with the same categories in every file."""
+
+    def named(codes: np.ndarray, names: Iterable[str]) -> pd.Categorical:
+        return pd.Categorical.from_codes(codes, list(names))
+
+    fine = design.moa_fine[obs["drug"]]
+    table = {
+        "plate": named(np.full(len(obs), plate), (f"plate{p + 1}" for p in range(PLATES))),
+        "drug": named(obs["drug"], (f"drug{d:03d}" for d in range(DRUGS))),
+        "dose": named(obs["dose"], (f"{dose} uM" for dose in DOSES_UM)),
+        "cell_line": named(obs["cell_line"], (f"line{c:02d}" for c in range(LINES))),
+        "moa_broad": named(design.moa_broad[fine], (f"broad{m}" for m in range(MOA_BROAD))),
+        "moa_fine": named(fine, (f"fine{m:02d}" for m in range(MOA_FINE))),
+    }
+    return pd.DataFrame(table, index=[f"plate{plate + 1}_{i}" for i in range(len(obs))])
+
+
+class ChunkWriter:
+    """Appends to a gzip data set of HDF5, compressing its chunks in threads as h5py itself cannot."""
+
+    def __init__(
+        self, group: h5py.Group, name: str, dtype: str, chunk: int, pool: ThreadPoolExecutor
+    ) -> None:
+        self.dataset = group.create_dataset(
+            name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(chunk,), compression="gzip",
+            compression_opts=GZIP_LEVEL,
+        )  # fmt: skip
+        self.chunk, self.pool = chunk, pool
+        self.written, self.rest, self.pending = 0, np.empty(0, dtype), deque()
+
+    def append(self, values: np.ndarray) -> None:
+        values = np.concatenate([self.rest, values])
+        whole = len(values) // self.chunk * self.chunk
+        for start in range(0, whole, self.chunk):
+            self._submit(values[start : start + self.chunk], self.chunk)
+        self.rest = values[whole:].copy()
+
+    def close(self) -> None:
+        if len(self.rest):
+            padded = np.zeros(self.chunk, self.rest.dtype)
+            padded[: len(self.rest)] = self.rest
+            self._submit(padded, len(self.rest))
+        while self.pending:
+            self._write_oldest()
+
+    def _submit(self, values: np.ndarray, used: int) -> None:
+        self.pending.append((self.pool.submit(zlib.compress, values.tobytes(), GZIP_LEVEL), used))
+        if len(self.pending) > 64:
+            self._write_oldest()
+
+    def _write_oldest(self) -> None:
+        future, used = self.pending.popleft()
+        self.dataset.resize((self.written + used,))
+        self.dataset.id.write_direct_chunk((self.written,), future.result())
+        self.written += used
+
+
+def in_order[T, R](pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Results in the order of the items, no more than a few ahead of the consumer."""
+    pending = deque()
+    for item in items:
+        pending.append(pool.submit(function, item))
+        if len(pending) > 4:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
+
+
+def _chunk_like_anndata(length: int) -> int:
+    """The chunk length h5py picks for a compressed array, and so the one in files that anndata wrote."""
+    with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
+        return file.create_dataset("x", shape=(max(length, 1),), dtype="f4", chunks=True).chunks[0]
+
+
+def _shares_with_entropy(k: int, bits: float) -> np.ndarray:
+    """k uneven shares, geometric from largest to smallest, whose entropy is `bits`."""
+    low, high = 0.0, 10.0
+    for _ in range(100):
+        slope = (low + high) / 2
+        shares = np.exp(-slope * np.linspace(0, 1, k))
+        shares /= shares.sum()
+        low, high = (slope, high) if -(shares * np.log2(shares)).sum() > bits else (low, slope)
+    return np.random.default_rng(k).permutation(shares)
+
+
+def _largest_remainder(shares: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers in proportion to the shares that add up to `total`."""
+    counts = np.floor(shares * total).astype(np.int64)
+    counts[np.argsort(counts - shares * total)[: total - counts.sum()]] += 1
+    return counts
+
+
+def _alias_table(p: np.ndarray, threshold: np.ndarray, alias: np.ndarray) -> None:
+    """Walker's alias table (Vose 1991), with the thresholds scaled to 32 bits."""
+    scaled = p * len(p)
+    _fill_alias(scaled, alias)
+    threshold[:] = np.minimum(scaled * 2.0**32, 2.0**32 - 1).astype(np.uint32)
+
+
+@numba.njit(nogil=True, cache=True)
+def _fill_alias(scaled, alias):
+    n = len(scaled)
+    small, large = np.empty(n, np.int64), np.empty(n, np.int64)
+    n_small = n_large = 0
+    for i in range(n):
+        alias[i] = i
+        if scaled[i] < 1.0:
+            small[n_small] = i
+            n_small += 1
+        else:
+            large[n_large] = i
+            n_large += 1
+    rest = scaled.copy()
+    while n_small and n_large:
+        n_small -= 1
+        s, g = small[n_small], large[n_large - 1]
+        scaled[s], alias[s] = rest[s], g
+        rest[g] -= 1.0 - rest[s]
+        if rest[g] < 1.0:
+            n_large -= 1
+            small[n_small] = g
+            n_small += 1
+    for i in range(n_large):
+        scaled[large[i]] = 1.0
+    for i in range(n_small):
+        scaled[small[i]] = 1.0
+
+
+@numba.njit(nogil=True, cache=True)
+def _mix(z):
+    """SplitMix64's finaliser (Steele, Lea and Flood 2014): a counter's hash is a good random number."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@numba.njit(nogil=True, cache=True)
+def _sample_cells(
+    stream, start, transcripts, line, drug, moa, plate, cuts, threshold, alias, of_drug, of_moa, of_plate,
+    genes, counts, lengths,
+):  # fmt: skip
+    """Draws each cell's transcripts and counts them by gene; returns how many (gene, count) pairs there are."""
+    low = np.uint64(0xFFFFFFFF)
+    n_genes = threshold.shape[1]
+    tally = np.zeros(n_genes, np.int32)
+    present = np.zeros((n_genes + 63) // 64, np.uint64)
+    out = 0
+    for i in range(len(transcripts)):
+        state = _mix(stream + np.uint64(start + i)) | np.uint64(1)
+        for _ in range(transcripts[i]):
+            state += np.uint64(0x9E3779B97F4A7C15)
+            r = _mix(state)
+            where = np.float64(r >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+            r2 = _mix(r)
+            if where < cuts[0, i]:
+                g = of_drug[drug[i], (r2 & low) % np.uint64(of_drug.shape[1])]
+            elif where < cuts[1, i]:
+                g = of_moa[moa[i], (r2 & low) % np.uint64(of_moa.shape[1])]
+            elif where < cuts[2, i]:
+                g = of_plate[plate, (r2 & low) % np.uint64(of_plate.shape[1])]
+            else:
+                g = np.int32(((r2 >> np.uint64(32)) * np.uint64(n_genes)) >> np.uint64(32))
+                if (r2 & low) >= np.uint64(threshold[line[i], g]):
+                    g = alias[line[i], g]
+            tally[g] += 1
+            present[g >> 6] |= np.uint64(1) << np.uint64(g & 63)
+        begin = out
+        for word in range(len(present)):
+            bits = present[word]
+            gene = word * 64
+            while bits:
+                if bits & np.uint64(1):
+                    genes[out] = gene
+                    counts[out] = tally[gene]
+                    tally[gene] = 0
+                    out += 1
+                bits >>= np.uint64(1)
+                gene += 1
+            present[word] = 0
+        lengths[i] = out - begin
+    return out

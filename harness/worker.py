@@ -1,0 +1,151 @@
+"""The child: a job as JSON on standard input, progress and one result as JSON lines on standard output.
+
+    python -m harness.worker < job
+
+It imports one adapter, and may be another environment's Python.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import loaders
+from harness import host
+from harness.condition import Condition, Timing
+from harness.dataset import Dataset
+from harness.measure import measure, touch
+from loaders.protocol import Incompatible
+
+PROGRESS_S = 0.5
+ORDER_BATCHES = 256
+
+
+def main() -> None:
+    host.die_with_parent()
+    say = _private_output()
+    job = json.load(sys.stdin)
+    condition = Condition.from_dict(job["condition"])
+    try:
+        result = run(job, condition, say)
+    except Incompatible as reason:
+        result = {"status": "skipped", "reason": f"{condition.loader} cannot honour this condition: {reason}"}
+    except Exception as error:
+        traceback.print_exc()
+        result = {
+            "status": "failed",
+            "reason": f"{type(error).__name__}: {error}",
+            "unreadable": _is_io(error),
+        }
+    say({"result": result})
+
+
+def run(job: dict[str, Any], condition: Condition, say: Callable[[dict], None]) -> dict[str, Any]:
+    """Opens the loader, measures it, and records its order; returns a Measurement's own fields."""
+    dataset, timing = Dataset.from_dict(job["dataset"]), Timing(**job["timing"])
+    store, order_path = Path(job["store"]), job["order_path"]
+    if condition.cores:
+        if condition.cores > host.available_cores():
+            raise Incompatible(f"it asks for {condition.cores} cores, and there are {host.available_cores()}")
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: condition.cores])
+    said = 0.0
+
+    def progress(phase: str, rows: int, seconds: float) -> None:
+        nonlocal said
+        if time.monotonic() - said >= PROGRESS_S:
+            said = time.monotonic()
+            say({"phase": phase, "rows": rows, "seconds": seconds})
+
+    say({"phase": "open", "rows": 0, "seconds": 0.0})
+    adapter = loaders.load(job["adapter"])
+    start = time.perf_counter()
+    loader = adapter.open(dataset, store, condition, rows=False)
+    open_s = time.perf_counter() - start
+    try:
+        trace = measure(
+            loader,
+            timing,
+            time.perf_counter,
+            period_rows=loader.fetch_rows * max(1, condition.workers),
+            probe=host.usage,
+            progress=progress,
+        )
+        peak = host.peak_rss_bytes()
+        fetches = trace.rows / loader.fetch_rows
+    finally:
+        loader.close()
+    if order_path:
+        say({"phase": "order", "rows": 0, "seconds": 0.0})
+        loader = adapter.open(dataset, store, condition, rows=True)
+        try:
+            save_order(Path(order_path), first_batches(loader.epoch(0), timing.order_s))
+        finally:
+            loader.close()
+    values = asdict(trace)
+    begun, ended = values.pop("begun"), values.pop("ended")
+    read = (
+        None
+        if ended.disk_read_bytes is None or begun.disk_read_bytes is None
+        else (ended.disk_read_bytes - begun.disk_read_bytes)
+    )
+    return {
+        **values,
+        "status": "ok",
+        "marks": dict(adapter.broken(condition)),
+        "open_s": open_s,
+        "fetches": fetches,
+        "cpu_s": ended.cpu_s - begun.cpu_s,
+        "disk_read_bytes": read,
+        "peak_rss_bytes": peak,
+    }
+
+
+def first_batches(batches: Iterator[Any], seconds: float) -> list[np.ndarray]:
+    """Row ids of an epoch's first batches: as many as come in the time given, one at least, 256 at most."""
+    stop = time.monotonic() + seconds
+    ids = []
+    for batch in batches:
+        touch(batch)
+        ids.append(np.asarray(batch.rows, np.int64))
+        if len(ids) == ORDER_BATCHES or time.monotonic() > stop:
+            break
+    return ids
+
+
+def save_order(path: Path, ids: list[np.ndarray]) -> None:
+    """Writes `rows`, all ids one after another, and `sizes`, the batches' lengths; appears only when whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".partial.npz")
+    np.savez_compressed(aside, rows=np.concatenate(ids), sizes=np.array([len(rows) for rows in ids]))
+    aside.rename(path)
+
+
+def _private_output() -> Callable[[dict], None]:
+    """Keeps standard output for the protocol, and sends what a library prints there to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(message: dict) -> None:
+        print(json.dumps(message), file=out, flush=True)
+
+    return say
+
+
+def _is_io(error: BaseException | None) -> bool:
+    """Whether an error, or one that caused it, came from reading a file."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+if __name__ == "__main__":
+    main()

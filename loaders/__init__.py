@@ -1,0 +1,33 @@
+"""One adapter a file. Importing this package, or an adapter, imports no loader's library."""
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from loaders.protocol import Loader
+
+NAMES = {
+    "reference": "loaders.reference:Reference",
+    "stream": "loaders.stream:Stream",
+    "annloader": "loaders.annloader:AnnLoader",
+    "scdataset": "loaders.scdataset:ScDataset",
+    "native": "loaders.native:Native",
+}
+
+
+def get(name: str) -> type[Loader]:
+    """The adapter class called `name`; KeyError for a name that is not in NAMES."""
+    return load(NAMES[name])
+
+
+def load(where: str) -> type[Loader]:
+    """The adapter class at "module:Class"."""
+    module, attribute = where.split(":")
+    return getattr(import_module(module), attribute)
+
+
+def unavailable(name: str) -> str | None:
+    """Why the loader cannot run here, or None: looks for its libraries without importing them."""
+    missing = [module for module in get(name).imports if find_spec(module) is None]
+    if not missing:
+        return None
+    return f"{' and '.join(missing)} not installed: EXTRAS={name} make setup"

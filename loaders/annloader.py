@@ -1,0 +1,76 @@
+"""AnnLoader over an AnnCollection of backed files: anndata's own, the papers' random baseline."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from harness.condition import Condition
+from harness.dataset import Dataset
+from loaders.protocol import UNCONVERTED, Batch
+
+PER_CELL = (
+    "with worker processes AnnLoader drops its batch sampler, asks for single cells "
+    "and cannot collate the views it gets (anndata issue 767)"
+)
+
+
+class AnnLoader:
+    """Dense: its default converter's tensors. CSR: the matrix its view gathers, unconverted."""
+
+    name = "annloader"
+    imports = ("torch",)
+    store = UNCONVERTED
+    knobs = {}
+
+    @classmethod
+    def broken(cls, condition: Condition) -> dict[str, str]:
+        return {"delivers": PER_CELL} if condition.workers else {}
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "AnnLoader":
+        return cls(dataset, condition, rows)
+
+    def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
+        import anndata as ad
+        import torch
+        from anndata.experimental import AnnCollection
+        from anndata.experimental.pytorch import AnnLoader as Library
+
+        self.files = [ad.read_h5ad(path, backed="r") for path in dataset.paths]
+        # Only X is asked of any loader, so obs is left out of the collection.
+        collection = AnnCollection(self.files, join_obs=None)
+        self.condition, self.rows = condition, rows
+        self.generator = torch.Generator()
+        sampler = {}
+        if condition.order == "random":
+            # Its own shuffle draws from numpy's global state; a sampler is how it lets itself be seeded.
+            sampler["sampler"] = torch.utils.data.RandomSampler(
+                range(dataset.n_cells), generator=self.generator
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, and the baseline all the same
+            self.loader = Library(
+                collection,
+                batch_size=condition.batch_size,
+                use_default_converter=condition.output == "dense",
+                num_workers=condition.workers,
+                **sampler,
+            )
+        self.fetch_rows = condition.batch_size
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        self.generator.manual_seed(
+            int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0])
+        )
+        for view in self.loader:
+            x = view.X
+            if self.condition.output == "csr" and isinstance(x, np.ndarray):
+                x = csr_matrix(x)
+            yield Batch(x, np.asarray(view.oidx, np.int64) if self.rows else None)
+
+    def close(self) -> None:
+        for file in self.files:
+            file.file.close()

@@ -1,0 +1,99 @@
+"""scDataset over an AnnCollection of backed files: block sampling with batched fetching, as its authors ship it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, issparse
+
+from harness.condition import Condition
+from harness.dataset import Dataset
+from loaders.protocol import UNCONVERTED, Batch
+
+SAME_EPOCH = (
+    "with worker processes scDataset 0.3 counts epochs in the workers' copies, which end with the epoch: "
+    "every epoch repeats the first one's order"
+)
+
+
+class ScDataset:
+    """CSR through its callbacks. Dense: `densify` "fetch" is its adata_to_mindex, "batch" its batch_transform.
+
+    The defaults are the poster's recommended setting and the transform its authors benchmark with.
+    """
+
+    name = "scdataset"
+    imports = ("scdataset", "torch")
+    store = UNCONVERTED
+    knobs = {"block_size": 16, "fetch_factor": 256, "densify": "fetch"}
+
+    @classmethod
+    def broken(cls, condition: Condition) -> dict[str, str]:
+        return {"reshuffled": SAME_EPOCH} if condition.workers and condition.order == "random" else {}
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "ScDataset":
+        return cls(dataset, condition, rows)
+
+    def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
+        import anndata as ad
+        from anndata.experimental import AnnCollection
+        from scdataset import BlockShuffling, Streaming, scDataset
+        from torch.utils.data import DataLoader
+
+        knobs = self.knobs | dict(condition.knobs)
+        fetch_factor = knobs["fetch_factor"]
+        self.files = [ad.read_h5ad(path, backed="r") for path in dataset.paths]
+        collection = AnnCollection(self.files, join_obs=None)
+        stream = condition.order == "stream"
+        dense = condition.output == "dense"
+        self.fetch_rows = condition.batch_size * fetch_factor
+        library = scDataset(
+            collection,
+            Streaming() if stream else BlockShuffling(block_size=knobs["block_size"]),
+            batch_size=condition.batch_size,
+            fetch_factor=fetch_factor,
+            fetch_callback=_fetch_dense if dense and knobs["densify"] == "fetch" else _fetch,
+            batch_callback=_batch,
+            batch_transform=_to_dense if dense else _to_csr,
+            seed=condition.seed,
+        )
+        self.rows = rows
+        self.loader = library
+        if condition.workers:
+            self.loader = DataLoader(
+                library, batch_size=None, num_workers=condition.workers, prefetch_factor=fetch_factor + 1
+            )
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        for x, ids in self.loader:
+            yield Batch(x, np.asarray(ids) if self.rows else None)
+
+    def close(self) -> None:
+        for file in self.files:
+            file.file.close()
+
+
+def _fetch(collection, ids):
+    return collection[ids].X, ids
+
+
+def _fetch_dense(collection, ids):
+    from scdataset.transforms import adata_to_mindex
+
+    return adata_to_mindex(collection[ids])["X"], ids
+
+
+def _batch(fetched, places):
+    x, ids = fetched
+    return x[places], ids[places]
+
+
+def _to_csr(batch):
+    x, ids = batch
+    return x if issparse(x) else csr_matrix(x), ids
+
+
+def _to_dense(batch):
+    x, ids = batch
+    return x.toarray() if issparse(x) else x, ids
