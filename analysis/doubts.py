@@ -45,13 +45,9 @@ def of_repeats(rows: Sequence[Measurement]) -> list[str]:
     if len(rates) == 1:
         found.append("one repeat has no interval: --repeat 3 gives it one")
     elif len(rates) > 1 and np.ptp(rates) > SPREAD * np.median(rates):
-        found.append(
-            f"repeats differ by {np.ptp(rates) / np.median(rates):.0%}: a busy machine, or too short a window"
-        )
+        found.append(f"repeats differ by {np.ptp(rates) / np.median(rates):.0%}: a busy machine, or too short a window")
     for name in sorted({name for m in rows for name in m.provenance.get("packages", {})}):
         versions = {m.provenance["packages"].get(name) for m in rows}
         if len(versions) > 1:
-            found.append(
-                f"mixes versions of {name}: {', '.join(sorted(map(str, versions)))}; move the old file away"
-            )
+            found.append(f"mixes versions of {name}: {', '.join(sorted(map(str, versions)))}; move the old file away")
     return found

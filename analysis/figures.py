@@ -30,9 +30,7 @@ def heatmaps(frame: pd.DataFrame, value: str, title: str, *, log: bool) -> Figur
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
     rows, columns = next(iter(panels.values())).shape
-    figure = Figure(
-        figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.5), layout="constrained"
-    )
+    figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.5), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, ((loader, output, workers), grid) in zip(axes, panels.items(), strict=True):
         image = _heatmap(ax, grid, norm, "{:,.0f}" if log else "{:.2f}")

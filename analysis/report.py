@@ -16,9 +16,7 @@ from harness.results import Measurement
 BASELINE = "annloader"  # its random order is what the papers compare with
 
 
-def rows_of(
-    grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]
-) -> dict[Condition, list[Measurement]]:
+def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> dict[Condition, list[Measurement]]:
     """The measurements that belong in the grid's table: of these files, with this timing, from committed code.
 
     Rows made with uncommitted code count only for a condition that has no others. Of several tries at one
@@ -102,9 +100,7 @@ def interval(rates: np.ndarray) -> tuple[float, float]:
     """A 95 % bootstrap interval of the median over processes; nan for fewer than two."""
     if len(rates) < 2:
         return np.nan, np.nan
-    found = bootstrap(
-        (rates,), np.median, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
+    found = bootstrap((rates,), np.median, method="percentile", rng=np.random.default_rng(0)).confidence_interval
     return float(found.low), float(found.high)
 
 
@@ -142,9 +138,7 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
     for row in frame.to_dict("records"):
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"].values()]
     if any("fetches" in doubt for doubts_ in frame["doubts"] for doubt in doubts_):
-        notes.append(
-            f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it."
-        )
+        notes.append(f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it.")
     if frame["dirty"].any():
         notes.append("‡ made with uncommitted code.")
     for row in frame[frame["status"] != "ok"].to_dict("records"):
@@ -165,9 +159,7 @@ def markdown(frame: pd.DataFrame) -> str:
 
 def by_speed(frame: pd.DataFrame) -> pd.DataFrame:
     """Outputs apart, random before stream, the fastest first."""
-    return frame.sort_values(
-        ["output", "order", "cells_per_s"], ascending=[True, True, False], ignore_index=True
-    )
+    return frame.sort_values(["output", "order", "cells_per_s"], ascending=[True, True, False], ignore_index=True)
 
 
 def csv(frame: pd.DataFrame) -> str:

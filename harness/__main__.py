@@ -42,9 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error.filename or 'a file'} could not be written: {error.strerror}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            "interrupted: every finished line is kept; the same command goes on from there.", file=sys.stderr
-        )
+        print("interrupted: every finished line is kept; the same command goes on from there.", file=sys.stderr)
         return 130
     return 0
 
@@ -67,37 +65,21 @@ def parser() -> argparse.ArgumentParser:
         help="obs columns for the entropy, the first for the table (default: categoricals of 2 to 10,000 values)",
     )  # fmt: skip
 
-    verb = verbs.add_parser(
-        "bench", parents=[data], help="prepare, measure what is missing, print the table, draw"
-    )
-    verb.add_argument(
-        "--grid", type=_names, metavar="G", help="grids of grids.toml (default: the data set's own)"
-    )
-    verb.add_argument(
-        "--loaders", type=_names, metavar="L", help=f"only these, of {', '.join(loaders.NAMES)}"
-    )
-    verb.add_argument(
-        "--repeat", type=int, default=1, metavar="N", help="processes per condition (default: 1)"
-    )
-    verb.add_argument(
-        "--retry", action="store_true", help="measure again what was skipped, failed or timed out"
-    )
+    verb = verbs.add_parser("bench", parents=[data], help="prepare, measure what is missing, print the table, draw")
+    verb.add_argument("--grid", type=_names, metavar="G", help="grids of grids.toml (default: the data set's own)")
+    verb.add_argument("--loaders", type=_names, metavar="L", help=f"only these, of {', '.join(loaders.NAMES)}")
+    verb.add_argument("--repeat", type=int, default=1, metavar="N", help="processes per condition (default: 1)")
+    verb.add_argument("--retry", action="store_true", help="measure again what was skipped, failed or timed out")
     verb.set_defaults(run=bench)
 
-    verb = verbs.add_parser(
-        "prepare", parents=[data], help="generate or convert a data set, and measure nothing"
-    )
+    verb = verbs.add_parser("prepare", parents=[data], help="generate or convert a data set, and measure nothing")
     verb.set_defaults(run=prepare_only)
 
-    verb = verbs.add_parser(
-        "fetch", help="download a data set that is published somewhere, or go on doing so"
-    )
+    verb = verbs.add_parser("fetch", help="download a data set that is published somewhere, or go on doing so")
     verb.add_argument(
         "--dataset", default="tahoe", metavar="D", help="a data set with a remote folder (default: tahoe)"
     )
-    verb.add_argument(
-        "--project", metavar="P", help="the Google Cloud project to bill, where the requester pays"
-    )
+    verb.add_argument("--project", metavar="P", help="the Google Cloud project to bill, where the requester pays")
     verb.set_defaults(run=fetch_only)
 
     verb = verbs.add_parser("status", help="what a results folder holds, and what is doubtful in it")
@@ -131,9 +113,7 @@ def bench(options: argparse.Namespace) -> None:
     out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
 
 
-def bench_grid(
-    grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console
-) -> list[Path]:
+def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> list[Path]:
     path = folder / f"{grid.name}.jsonl"
     tasks = runner.missing(grid, dataset, results.read(path), options.repeat, options.retry)
     out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
@@ -160,9 +140,7 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
     table_csv.write_text(report.csv(frame))
     written = [table_md, table_csv]
     pictures = {
-        "throughput": figures.heatmaps(
-            frame, "cells_per_s", f"Throughput on {dataset.name}, cells/s", log=True
-        ),
+        "throughput": figures.heatmaps(frame, "cells_per_s", f"Throughput on {dataset.name}, cells/s", log=True),
         "entropy": figures.heatmaps(
             frame, "entropy_bits", f"Entropy of {frame.attrs['label']} in a minibatch, bits", log=False
         ),
@@ -177,9 +155,7 @@ def show(frame: report.pd.DataFrame, out: Console) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     lines = [report.cells(row) for row in report.by_speed(frame).to_dict("records")]
     for name in lines[0]:
-        table.add_column(
-            name, justify="left" if name in ("loader", "order", "output") else "right", no_wrap=True
-        )
+        table.add_column(name, justify="left" if name in ("loader", "order", "output") else "right", no_wrap=True)
     for line in lines:
         table.add_row(*line.values())
     out.print()
@@ -252,9 +228,7 @@ def status(options: argparse.Namespace) -> None:
             for doubt in {*reasons, *(d for m in group for d in doubts.of_row(m)), *doubts.of_repeats(group)}:
                 told.setdefault(doubt, []).append(f"{condition.dataset} {condition}")
         for doubt, conditions in sorted(told.items(), key=lambda item: -len(item[1])):
-            some = "; ".join(conditions[:3]) + (
-                f"; and {len(conditions) - 3} more" if len(conditions) > 3 else ""
-            )
+            some = "; ".join(conditions[:3]) + (f"; and {len(conditions) - 3} more" if len(conditions) > 3 else "")
             out.print(f"  {len(conditions)} x {doubt}\n      {some}", highlight=False, markup=False)
 
 

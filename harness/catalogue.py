@@ -30,9 +30,7 @@ def grids(spec: str) -> tuple[str, ...]:
     return tuple(entries()[spec]["grids"]) if spec in entries() else ("quick",)
 
 
-def load(
-    spec: str, labels: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None
-) -> Dataset:
+def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None) -> Dataset:
     """The data set, generated first where it is a synthetic one and not there yet.
 
     progress(cells done, cells in all) is called while it is generated.

@@ -72,8 +72,7 @@ class Condition:
         parts += [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)
-            if f.name in ("batch_size", "workers", "cores", "cache", "seed")
-            and getattr(self, f.name) != f.default
+            if f.name in ("batch_size", "workers", "cores", "cache", "seed") and getattr(self, f.name) != f.default
         ]
         return " ".join(parts)
 

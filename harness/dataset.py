@@ -99,13 +99,9 @@ def inspect(name: str, paths: Sequence[Path], labels: Sequence[str] | None) -> D
     first = files[0]
     for path, file in zip(paths, files, strict=True):
         if file["genes"] != first["genes"]:
-            raise UserError(
-                f"{path.name} and {paths[0].name} differ in their genes; a data set has one gene table."
-            )
+            raise UserError(f"{path.name} and {paths[0].name} differ in their genes; a data set has one gene table.")
         if file["x_format"] != first["x_format"]:
-            raise UserError(
-                f"{path.name} holds X as {file['x_format']}, {paths[0].name} as {first['x_format']}."
-            )
+            raise UserError(f"{path.name} holds X as {file['x_format']}, {paths[0].name} as {first['x_format']}.")
     if not sum(file["n_cells"] for file in files):
         raise UserError(f"{name} has no cells.")
     found = [c for c in first["categoricals"] if all(c in file["categoricals"] for file in files)]
@@ -113,7 +109,8 @@ def inspect(name: str, paths: Sequence[Path], labels: Sequence[str] | None) -> D
         if label not in found:
             raise unknown("label", label, found)
     if labels is None:
-        labels = [c for c in found if max(file["categoricals"][c] for file in files) in LABEL_VALUES]
+        values = {c: set().union(*(file["categoricals"][c] for file in files)) for c in found}
+        labels = [c for c in found if len(values[c]) in LABEL_VALUES]
     digest = hashlib.sha256(repr([file["fingerprint"] for file in files]).encode())
     return Dataset(
         name=name,
@@ -158,9 +155,7 @@ def _look_into(path: Path, file: h5py.File) -> dict[str, Any]:
         n_cells, n_genes = (int(n) for n in shape)
         nnz, x_format, sampled = x["data"].shape[0], "csr", x["data"]
         if x["indptr"].shape != (n_cells + 1,) or x["indices"].shape != (nnz,):
-            raise UserError(
-                f"{path}: X's data, indices and indptr do not fit its shape {n_cells} x {n_genes}."
-            )
+            raise UserError(f"{path}: X's data, indices and indptr do not fit its shape {n_cells} x {n_genes}.")
     elif x.ndim == 2:
         n_cells, n_genes = x.shape
         nnz, x_format, sampled = n_cells * n_genes, "dense", x
@@ -170,9 +165,13 @@ def _look_into(path: Path, file: h5py.File) -> dict[str, Any]:
     if "var" in file and "_index" in file["var"].attrs:
         genes.update("\0".join(file["var"][file["var"].attrs["_index"]].asstr()[:]).encode())
     if "obs" in file:
-        for column, element in file["obs"].items():
+        for column in file["obs"].attrs.get("column-order", ()):
+            element = file["obs"][column]
             if isinstance(element, h5py.Group) and element.attrs.get("encoding-type") == "categorical":
-                categoricals[column] = element["categories"].shape[0]
+                names = element["categories"]
+                names = names.asstr() if h5py.check_string_dtype(names.dtype) else names
+                # One more than a label may have is enough to see that this is none: barcodes, say.
+                categoricals[column] = {str(value) for value in names[: LABEL_VALUES.stop]}
     return {
         "n_cells": n_cells,
         "n_genes": n_genes,

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,7 @@ def fetch_named(name: str, project: str | None, progress: Callable[[int, int], N
     try:
         files = fsspec.filesystem("gs", requester_pays=project, project=project)
     except ImportError:
-        raise UserError(
-            "Google's storage needs gcsfs, which is not installed: EXTRAS=tahoe make setup"
-        ) from None
+        raise UserError("Google's storage needs gcsfs, which is not installed: EXTRAS=tahoe make setup") from None
     folder = catalogue.remote_folder(name, remote)
     fetch(files, remote["folder"], catalogue.remote_names(remote), folder, progress)
     return folder
@@ -52,9 +51,7 @@ def fetch(
     goes on from there. UserError where a file is not there, the disk is too small or the connection is lost.
     """
     urls = locate(source, where, names)
-    sizes = {
-        name: _try("its size could not be asked", name, lambda: source.size(urls[name])) for name in names
-    }
+    sizes = {name: _try("its size could not be asked", name, partial(source.size, urls[name])) for name in names}
     folder.mkdir(parents=True, exist_ok=True)
     there = {name: _bytes_there(folder, name) for name in names}
     total, have = sum(sizes.values()), sum(there.values())
@@ -70,9 +67,7 @@ def fetch(
         with part.open("ab") as out:
             while (at := out.tell()) < sizes[name]:
                 end = min(at + RANGE_BYTES, sizes[name])
-                out.write(
-                    _try("it broke off", name, lambda at=at, end=end: _range(source, urls[name], at, end))
-                )
+                out.write(_try("it broke off", name, partial(_range, source, urls[name], at, end)))
                 have += end - at
                 progress(have, total)
         part.rename(folder / name)
@@ -83,13 +78,11 @@ def locate(source: fsspec.AbstractFileSystem, where: str, names: Sequence[str]) 
     roots = _try("it could not be listed", where, lambda: source.glob(where) if "*" in where else [where])
     found: dict[str, str] = {}
     for root in roots:
-        for path in _try("it could not be listed", root, lambda root=root: source.find(root)):
+        for path in _try("it could not be listed", root, partial(source.find, root)):
             found.setdefault(path.rsplit("/", 1)[-1], path)
     absent = [name for name in names if name not in found]
     if absent:
-        raise UserError(
-            f"{absent[0]} is not under {where}, nor are {len(absent) - 1} others that were looked for."
-        )
+        raise UserError(f"{absent[0]} is not under {where}, nor are {len(absent) - 1} others that were looked for.")
     return {name: found[name] for name in names}
 
 

@@ -99,11 +99,7 @@ def measure(
 def touch(batch: Any) -> int:
     """Reads a value of every page of the batch, so that nothing lazy is counted; returns its rows."""
     x = batch.x
-    if hasattr(x, "indptr"):
-        parts = (x.data, x.indices, x.indptr)
-    else:
-        parts = (x.reshape(-1),)
-    for part in parts:
+    for part in (x.data, x.indices, x.indptr) if hasattr(x, "indptr") else (x.reshape(-1),):
         step = max(1, TOUCH_STEP_BYTES // part.itemsize)
         part[::step].sum()
     return x.shape[0]

@@ -106,9 +106,7 @@ def append(path: Path, measurement: Measurement) -> None:
             os.fsync(file)
         except OSError as error:
             os.ftruncate(file, size)
-            raise UserError(
-                f"{path} could not be written: {error}. Every earlier line of it is whole."
-            ) from error
+            raise UserError(f"{path} could not be written: {error}. Every earlier line of it is whole.") from error
     finally:
         os.close(file)
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,9 +34,7 @@ class Task(NamedTuple):
     repeat: int
 
 
-def missing(
-    grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: int, retry: bool
-) -> list[Task]:
+def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: int, retry: bool) -> list[Task]:
     """What is yet to be measured, in the order to measure it.
 
     Repeats are the outer loop and the conditions are shuffled inside it, so that drift falls on all alike. A row
@@ -83,9 +82,7 @@ def measure_one(grid: Grid, dataset: Dataset, task: Task, folder: Path, display:
         display.phase("evict")
         method = known["provenance"]["evict_method"] = pagecache.evict(files)
         if method is None:
-            return Measurement(
-                **known, status="skipped", reason="this system offers no way to empty its page cache"
-            )
+            return Measurement(**known, status="skipped", reason="this system offers no way to empty its page cache")
     else:
         display.phase("warm")
         pagecache.warm(files)
@@ -100,7 +97,7 @@ def measure_one(grid: Grid, dataset: Dataset, task: Task, folder: Path, display:
         "store": str(store_path(dataset, condition.loader).resolve()),
         "condition": condition.to_dict(),
         "timing": asdict(grid.timing),
-        "order_path": str(order) if order and not order.exists() else None,
+        "order_path": str(order.resolve()) if order and not order.exists() else None,
     }
     outcome = spawn(job, condition.cores, grid.timing.timeout_s, display)
     if outcome.pop("unreadable", False) and (damage := first_damage(dataset)):
@@ -173,10 +170,8 @@ def death(status: int, log: str) -> str:
 
 
 def _kill_group(worker: subprocess.Popen) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it and its children may have ended by themselves
         os.killpg(worker.pid, signal.SIGKILL)
-    except ProcessLookupError:  # it and its children have ended by themselves
-        pass
     worker.wait()
     worker.stdout.close()
 

@@ -38,9 +38,7 @@ SLAB = 1_024  # cells sampled per task
 GZIP_LEVEL = 4  # h5py's, and so anndata's, default
 
 
-def generate(
-    folder: Path, *, n_cells: int, seed: int, progress: Callable[[int, int], None] | None = None
-) -> None:
+def generate(folder: Path, *, n_cells: int, seed: int, progress: Callable[[int, int], None] | None = None) -> None:
     """Writes plate1.h5ad to plate14.h5ad into `folder`, unless they are there with these parameters.
 
     The folder appears only when it is whole; a run that was cut short keeps its finished plates aside.
@@ -97,9 +95,7 @@ class Design:
         for line in range(LINES):
             weights = np.exp(abundance + rng.normal(0, 1.5, GENES) * (rng.random(GENES) < 0.03))
             _alias_table(weights / weights.sum(), self.tables[0][line], self.tables[1][line])
-        self.responders = [
-            rng.integers(0, GENES, (n, RESPONDING), np.int32) for n in (DRUGS, MOA_FINE, PLATES)
-        ]
+        self.responders = [rng.integers(0, GENES, (n, RESPONDING), np.int32) for n in (DRUGS, MOA_FINE, PLATES)]
 
     def obs(self, plate: int) -> pd.DataFrame:
         """The plate's cells in order: label codes, and the number of transcripts of each."""
@@ -123,9 +119,7 @@ class Design:
         slab = obs.iloc[start : start + SLAB]
         drug = slab["drug"].to_numpy()
         strength = np.asarray(DOSE_STRENGTH)[slab["dose"]]
-        cuts = np.cumsum(
-            [DRUG_SHARE * strength, MOA_SHARE * strength, np.full(len(slab), PLATE_SHARE)], axis=0
-        )
+        cuts = np.cumsum([DRUG_SHARE * strength, MOA_SHARE * strength, np.full(len(slab), PLATE_SHARE)], axis=0)
         transcripts = slab["transcripts"].to_numpy()
         genes = np.empty(transcripts.sum(), np.int32)
         counts = np.empty(len(genes), np.float32)
@@ -189,9 +183,7 @@ def _obs_table(design: Design, obs: pd.DataFrame, plate: int) -> pd.DataFrame:
 class ChunkWriter:
     """Appends to a gzip data set of HDF5, compressing its chunks in threads as h5py itself cannot."""
 
-    def __init__(
-        self, group: h5py.Group, name: str, dtype: str, chunk: int, pool: ThreadPoolExecutor
-    ) -> None:
+    def __init__(self, group: h5py.Group, name: str, dtype: str, chunk: int, pool: ThreadPoolExecutor) -> None:
         self.dataset = group.create_dataset(
             name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(chunk,), compression="gzip",
             compression_opts=GZIP_LEVEL,

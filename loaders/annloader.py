@@ -47,9 +47,7 @@ class AnnLoader:
         sampler = {}
         if condition.order == "random":
             # Its own shuffle draws from numpy's global state; a sampler is how it lets itself be seeded.
-            sampler["sampler"] = torch.utils.data.RandomSampler(
-                range(dataset.n_cells), generator=self.generator
-            )
+            sampler["sampler"] = torch.utils.data.RandomSampler(range(dataset.n_cells), generator=self.generator)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, and the baseline all the same
             self.loader = Library(
@@ -62,9 +60,7 @@ class AnnLoader:
         self.fetch_rows = condition.batch_size
 
     def epoch(self, index: int) -> Iterator[Batch]:
-        self.generator.manual_seed(
-            int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0])
-        )
+        self.generator.manual_seed(int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0]))
         for view in self.loader:
             x = view.X
             if self.condition.output == "csr" and isinstance(x, np.ndarray):

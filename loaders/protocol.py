@@ -22,7 +22,7 @@ CLAIMS = {
     "rows": "the row ids name the cells they come with",
     "seeded": "the same seed and epoch give the same order",
     "reshuffled": "two epochs of one seed differ",
-    "batches": "every batch but an epoch's last has the size asked for",
+    "batches": "every batch of an epoch but one has the size asked for",
 }
 """What every loader is held to, by the contract tests; `Loader.broken` names the exceptions."""
 

@@ -38,9 +38,7 @@ class Reference:
     def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
         import anndata as ad
 
-        self.x = sp.vstack(
-            [sp.csr_matrix(ad.read_h5ad(path).X, dtype=np.float32) for path in dataset.paths], "csr"
-        )
+        self.x = sp.vstack([sp.csr_matrix(ad.read_h5ad(path).X, dtype=np.float32) for path in dataset.paths], "csr")
         self.condition, self.rows = condition, rows
         self.fetch_rows = condition.batch_size
 

@@ -62,13 +62,7 @@ class Stream:
             for file, first, end in zip(self.files, self.offsets, self.offsets[1:], strict=False)
             if start < end and stop > first
         ]
-        return (
-            parts[0]
-            if len(parts) == 1
-            else vstack(parts, "csr")
-            if issparse(parts[0])
-            else np.concatenate(parts)
-        )
+        return parts[0] if len(parts) == 1 else vstack(parts, "csr") if issparse(parts[0]) else np.concatenate(parts)
 
     def _output(self, x: csr_matrix | np.ndarray) -> csr_matrix | np.ndarray:
         if self.condition.output == "dense":

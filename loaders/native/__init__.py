@@ -48,9 +48,7 @@ class Native:
         if self.condition.order == "stream":
             fetches = streamed(self.shape[0], self.fetch_rows)
         else:
-            fetches = block_shuffled(
-                self.shape[0], self.fetch_rows, self.block_size, self.condition.seed, index
-            )
+            fetches = block_shuffled(self.shape[0], self.fetch_rows, self.block_size, self.condition.seed, index)
         size = self.condition.batch_size
         for ids, buffer in one_ahead((ids, self.files.read(ids)) for ids in fetches):
             for start in range(0, len(ids), size):

@@ -102,17 +102,13 @@ class _Array:
         self.chunk = dataset.chunks[0] if dataset.chunks else PLAIN_SLICE
         # Other filters (lzf, zstd, shuffle, ...) and byte orders are HDF5's business: slower, one at a time.
         self.direct = (
-            dataset.chunks is not None
-            and dataset.dtype.isnative
-            and _filters(dataset) == [h5py.h5z.FILTER_DEFLATE]
+            dataset.chunks is not None and dataset.dtype.isnative and _filters(dataset) == [h5py.h5z.FILTER_DEFLATE]
         )
         if self.direct:
             n_chunks = -(-len(dataset) // self.chunk)
             self.place, self.size = np.zeros(n_chunks, np.int64), np.zeros(n_chunks, np.int64)
             dataset.id.chunk_iter(self._note)
-            if (
-                self.size == 0
-            ).any():  # a chunk that was never written holds the fill value: leave it to HDF5
+            if (self.size == 0).any():  # a chunk that was never written holds the fill value: leave it to HDF5
                 self.direct = False
 
     def _note(self, chunk: h5py.h5d.StoreInfo) -> None:

@@ -16,9 +16,7 @@ def streamed(n_rows: int, fetch_rows: int) -> Iterator[np.ndarray]:
         yield np.arange(start, min(start + fetch_rows, n_rows))
 
 
-def block_shuffled(
-    n_rows: int, fetch_rows: int, block_size: int, seed: int, epoch: int
-) -> Iterator[np.ndarray]:
+def block_shuffled(n_rows: int, fetch_rows: int, block_size: int, seed: int, epoch: int) -> Iterator[np.ndarray]:
     """Row ids, int64, of each fetch in the order they are delivered; every row once.
 
     Memory: one index of 8 bytes a block, and one fetch. Block boundaries lie at multiples of `block_size`, so

@@ -1,0 +1,47 @@
+"""Fixtures: the tiny set, and the command line as a user calls it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+import loaders
+from harness import catalogue
+from harness.dataset import Dataset
+from tests import tiny
+
+settings.register_profile("untimed", deadline=None)  # no test asserts a time: these machines are shared
+settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write(tmp_path_factory.mktemp("tiny") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_set(tiny_folder: Path) -> Dataset:
+    return catalogue.load(str(tiny_folder))
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs `python -m harness ...` in an empty folder."""
+
+    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "harness", *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, **options)
+
+    return run
+
+
+def skip_unless_available(name: str) -> None:
+    """Skips for a loader that is not installed; fails where REQUIRE names it."""
+    if reason := loaders.unavailable(name):
+        if name in os.environ.get("REQUIRE", "").split(","):
+            pytest.fail(reason)
+        pytest.skip(reason)

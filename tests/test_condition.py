@@ -1,0 +1,70 @@
+import tomllib
+
+import pytest
+
+from harness import condition
+from harness.condition import GRIDS, Condition, expand
+from harness.errors import UserError
+
+NAMES = list(tomllib.loads(GRIDS.read_text()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_grid_expands_to_distinct_conditions_of_known_knobs(name: str) -> None:
+    import loaders
+
+    grid = expand(name, "some-set")
+    assert grid.conditions
+    assert len({c.key for c in grid.conditions}) == len(set(grid.conditions)) == len(grid.conditions)
+    for c in grid.conditions:
+        assert c.loader in loaders.NAMES
+        assert set(dict(c.knobs)) <= set(loaders.get(c.loader).knobs)
+
+
+def test_the_papers_grids_are_the_papers() -> None:
+    figure2, sweep, workers = (expand(name, "tahoe") for name in ("figure2", "sweep", "workers"))
+    for grid in (figure2, sweep, workers):
+        assert (grid.timing.warmup_s, grid.timing.measure_s) == (30, 120)
+        assert {c.batch_size for c in grid.conditions} == {64}
+    for grid, sides in ((figure2, [1, 2, 4, 8, 16, 32, 64]), (sweep, [1, 4, 16, 64, 256, 1024])):
+        mine = [c for c in grid.conditions if c.loader == "scdataset" and c.order == "random"]
+        assert [(dict(c.knobs)["block_size"], dict(c.knobs)["fetch_factor"]) for c in mine] == [
+            (b, f) for b in sides for f in sides
+        ]
+    assert {c.workers for c in workers.conditions} == {8, 12, 16}
+
+
+def test_a_key_names_the_condition_and_ignores_the_order_of_knobs() -> None:
+    one = Condition(dataset="d", loader="native", knobs=(("a", 1), ("b", 2)))
+    assert one == Condition(dataset="d", loader="native", knobs=(("b", 2), ("a", 1)))
+    assert one.key == Condition.from_dict(one.to_dict()).key
+    assert len(one.key) == 12
+    others = [
+        Condition(dataset="d", loader="native", **{name: value})
+        for name, value in (
+            ("seed", 1),
+            ("order", "stream"),
+            ("cores", 2),
+            ("workers", 1),
+            ("batch_size", 32),
+            ("cache", "warm"),
+        )
+    ]
+    assert len({one.key, *(c.key for c in others)}) == 7
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("batch_size", 0), ("workers", -1), ("cores", 0), ("order", "shuffled"), ("seed", 1.5)]
+)
+def test_what_cannot_be_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=field):
+        Condition(dataset="d", loader="native", **{field: value})
+
+
+def test_a_mistake_in_a_grid_names_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = {"mine": {"title": "t", "arm": [{"loader": "native", "batch": 3}]}}
+    monkeypatch.setattr(condition, "_grids", lambda: bad)
+    with pytest.raises(UserError, match=r"table \[mine\].*batch"):
+        expand("mine", "d")
+    with pytest.raises(UserError, match="Did you mean 'mine'"):
+        expand("mien", "d")

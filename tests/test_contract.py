@@ -1,0 +1,141 @@
+"""Every loader in loaders.NAMES keeps the claims of loaders.protocol.CLAIMS, or breaks those it says it breaks.
+
+A claim that an adapter declares broken is asserted to be broken: a release that mends it is noticed.
+"""
+
+import warnings
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import loaders
+from harness.condition import ORDERS, OUTPUTS, Condition
+from harness.dataset import Dataset
+from loaders.protocol import CLAIMS, Batch, Incompatible
+from tests import tiny
+from tests.conftest import skip_unless_available
+
+BATCH, BLOCK, FETCH = 16, 4, 3
+
+
+def condition_of(name: str, **fields: object) -> Condition:
+    """A condition whose blocks, fetches and batches divide 1,009 cells unevenly."""
+    wanted = {"block_size": BLOCK, "fetch_factor": FETCH}
+    knobs = {knob: value for knob, value in wanted.items() if knob in loaders.get(name).knobs}
+    return Condition(dataset="tiny", loader=name, batch_size=BATCH, knobs=tuple(knobs.items()), **fields)
+
+
+def dense(x: object) -> np.ndarray:
+    return x.toarray() if sp.issparse(x) else np.asarray(x)
+
+
+def epochs(dataset: Dataset, condition: Condition, count: int, rows: bool = True) -> list[list[Batch]]:
+    """The batches of the first epochs of a newly opened loader; x made dense after its type was looked at."""
+    loader = loaders.get(condition.loader).open(dataset, Path("unused"), condition, rows=rows)
+    found = []
+    try:
+        for index in range(count):
+            found.append([])
+            for batch in loader.epoch(index):
+                if condition.output == "csr":
+                    assert isinstance(batch.x, sp.csr_matrix)
+                else:
+                    assert isinstance(batch.x, np.ndarray) or type(batch.x).__module__ == "torch"
+                assert batch.x.shape[1] == tiny.GENES
+                assert str(batch.x.dtype).removeprefix("torch.") == "float32"
+                assert (batch.rows is not None) == rows
+                found[-1].append(Batch(dense(batch.x).copy(), batch.rows if batch.rows is None else batch.rows.copy()))
+    finally:
+        loader.close()
+    return found
+
+
+def ids(batches: list[Batch]) -> list[int]:
+    return np.concatenate([batch.rows for batch in batches]).tolist()
+
+
+def outcome(dataset: Dataset, condition: Condition) -> dict[str, bool]:
+    """Which claims hold under the condition."""
+    try:
+        once = epochs(dataset, condition, 2)
+    except Incompatible:
+        raise
+    except Exception:  # whatever a library raises, its epoch did not run to its end
+        return {"delivers": False}
+    again = epochs(dataset, condition, 2)
+    truth = tiny.truth()
+    return {
+        "delivers": True,
+        "exact": all(sorted(ids(epoch)) == list(range(tiny.N)) for epoch in once),
+        "rows": all(np.array_equal(batch.x, truth[batch.rows]) for epoch in once for batch in epoch),
+        "seeded": [ids(epoch) for epoch in once] == [ids(epoch) for epoch in again],
+        "reshuffled": condition.order == "stream" or ids(once[0]) != ids(once[1]),
+        "batches": all(
+            sum(len(b.rows) != BATCH for b in epoch) <= 1 and max(len(b.rows) for b in epoch) == BATCH for epoch in once
+        ),
+    }
+
+
+@pytest.mark.parametrize(("name", "order", "workers", "output"), [*product(loaders.NAMES, ORDERS, (0, 2), OUTPUTS)])
+def test_claims(tiny_set: Dataset, name: str, order: str, workers: int, output: str) -> None:
+    skip_unless_available(name)
+    condition = condition_of(name, order=order, workers=workers, output=output)
+    broken = loaders.get(name).broken(condition)
+    assert set(broken) <= set(CLAIMS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = outcome(tiny_set, condition)
+    except Incompatible:
+        return
+    assert {claim: holds for claim, holds in found.items() if holds == (claim in broken)} == {}
+
+
+@pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])
+def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> None:
+    skip_unless_available(name)
+    condition = condition_of(name, order=order)
+    try:
+        (named,), (bare,) = epochs(tiny_set, condition, 1), epochs(tiny_set, condition, 1, rows=False)
+    except Incompatible:
+        return
+    assert len(named) == len(bare)
+    for one, other in zip(named, bare, strict=True):
+        np.testing.assert_array_equal(one.x, other.x)
+
+
+@pytest.mark.parametrize("name", loaders.NAMES)
+def test_stream_is_the_order_of_the_files(tiny_set: Dataset, name: str) -> None:
+    skip_unless_available(name)
+    try:
+        (epoch,) = epochs(tiny_set, condition_of(name, order="stream"), 1)
+    except Incompatible:
+        return
+    assert ids(epoch) == list(range(tiny.N))
+
+
+@pytest.mark.parametrize("name", loaders.NAMES)
+def test_another_seed_is_another_order(tiny_set: Dataset, name: str) -> None:
+    skip_unless_available(name)
+    try:
+        (one,), (other,) = (epochs(tiny_set, condition_of(name, seed=seed), 1) for seed in (0, 1))
+    except Incompatible:
+        return
+    assert ids(one) != ids(other)
+
+
+@pytest.mark.parametrize("name", loaders.NAMES)
+def test_a_buffer_shuffled_stream_stays_within_its_buffers(tiny_set: Dataset, name: str) -> None:
+    if "shuffle_buffer" not in loaders.get(name).knobs:
+        pytest.skip(f"{name} has no shuffle buffer")
+    skip_unless_available(name)
+    condition = condition_of(name, order="stream")
+    condition = Condition.from_dict(condition.to_dict() | {"knobs": {**dict(condition.knobs), "shuffle_buffer": True}})
+    (epoch,) = epochs(tiny_set, condition, 1)
+    found, buffer = np.array(ids(epoch)), BATCH * FETCH
+    assert sorted(found) == list(range(tiny.N))
+    assert (found != np.arange(tiny.N)).any()
+    assert (found // buffer == np.arange(tiny.N) // buffer).all()

@@ -1,0 +1,77 @@
+"""Lines are whole, appended, and never silently dropped."""
+
+from pathlib import Path
+
+import pytest
+
+from harness import results
+from harness.condition import Condition, Timing
+from harness.errors import UserError
+from harness.results import Measurement, append, read
+
+CONDITION = Condition(dataset="d", loader="native", knobs=(("block_size", 4),))
+
+
+def measurement(**fields: object) -> Measurement:
+    values = {"condition": CONDITION, "timing": Timing(), "repeat": 0, "status": "ok", "rows": 640, "seconds": 2.0}
+    return Measurement(**values | fields)
+
+
+def test_what_is_appended_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "g.jsonl"
+    assert read(path) == []
+    written = [measurement(repeat=i, provenance={"utc": "now"}) for i in range(3)]
+    for m in written:
+        append(path, m)
+    assert read(path) == written
+    assert read(path)[0].cells_per_s == 320
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "[]",
+        '{"schema": 99}',
+        measurement().to_json().replace('"rows": 640', '"rows": 640, "speed": 3'),
+        measurement().to_json().replace('"rows": 640, ', ""),
+        measurement().to_json().replace('"rows": 640', '"rows": null'),
+        measurement().to_json().replace('"status": "ok"', '"status": "fine"'),
+        measurement().to_json().replace('"batch_size": 64', '"batch_size": 32'),
+    ],
+)
+def test_a_line_that_is_no_measurement_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "g.jsonl"
+    text = f"{measurement().to_json()}\n{line}\n"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"g.jsonl, line 2 is not a measurement"):
+        read(path)
+    assert path.read_text() == text
+
+
+def test_a_full_disk_leaves_the_lines_before_whole(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the disk: the write ends in the middle of a line."""
+    import resource
+    import signal
+
+    path = tmp_path / "g.jsonl"
+    append(path, measurement())
+    before = path.read_bytes()
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, old[1]))
+    try:
+        with pytest.raises(UserError, match="Every earlier line of it is whole"):
+            append(path, measurement(repeat=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_is_held_by_one_run_at_a_time(tmp_path: Path) -> None:
+    with results.lock(tmp_path), pytest.raises(UserError, match="Another run"), results.lock(tmp_path):
+        pass
+    with results.lock(tmp_path):
+        pass

@@ -1,0 +1,139 @@
+"""A worker that misbehaves costs its own row, and the row says what happened. Real processes, killed for real."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+import loaders
+from harness import results, runner
+from harness.condition import Condition, Grid, Timing
+from harness.dataset import Dataset
+from harness.results import Measurement
+from tests import toys
+
+TIMING = Timing(warmup_s=0.05, measure_s=0.2, timeout_s=30, order_s=0.1)
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path) -> Callable[..., Measurement]:
+    def one(toy: str, timing: Timing = TIMING) -> Measurement:
+        monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{toy}")
+        grid = Grid(name="g", title="", timing=timing, conditions=(Condition(dataset="tiny", loader="toy"),))
+        return runner.measure_one(grid, tiny_set, runner.Task(grid.conditions[0], 0), tmp_path, toys.QUIET)
+
+    return one
+
+
+def test_a_sound_loader_of_twenty_lines_is_measured(measure: Callable[..., Measurement], tmp_path: Path) -> None:
+    m = measure("Toy")
+    assert (m.status, m.reason) == ("ok", None)
+    assert m.rows > 0
+    assert m.seconds >= 0.2
+    assert m.fetches == m.rows / 2
+    assert m.peak_rss_bytes > 10e6
+    assert m.cpu_s > 0
+    assert m.resident_before == 0
+    assert [path.name for path in (tmp_path / "orders").iterdir()] == [
+        f"{m.condition.key}-{m.provenance['dataset_fingerprint']}.npz"
+    ]
+    assert Measurement.from_json(m.to_json()) == m
+
+
+@pytest.mark.parametrize(
+    ("toy", "status", "reason"),
+    [
+        ("Declining", "skipped", "toy cannot honour this condition: it does not feel like it"),
+        ("Raising", "failed", "ValueError: the third shelf is empty"),
+        ("Killed", "failed", "the worker was killed"),
+        ("Crashing", "failed", "the worker died of SIGSEGV"),
+        ("Leaving", "failed", "the worker ended with exit code 7 and no result: going home"),
+        ("Garbage", "failed", "the worker wrote something else than its protocol"),
+        ("Unseen", "failed", "ValueError: epoch 0 held no batch"),
+    ],
+)
+def test_misbehaviour_is_a_row_with_a_reason(
+    measure: Callable[..., Measurement], toy: str, status: str, reason: str
+) -> None:
+    m = measure(toy)
+    assert m.status == status
+    assert m.reason.startswith(reason)
+    assert m.rows is m.seconds is m.cpu_s is m.peak_rss_bytes is None
+
+
+def test_what_a_library_prints_does_not_disturb(measure: Callable[..., Measurement]) -> None:
+    assert measure("Chatty").status == "ok"
+
+
+def test_a_hanging_worker_is_killed_with_its_time(measure: Callable[..., Measurement]) -> None:
+    m = measure("Hanging", Timing(warmup_s=0, measure_s=0.2, timeout_s=5, order_s=0.1))
+    assert (m.status, m.reason) == ("timeout", "no result after 5 s")
+    assert not [p for p in psutil.Process().children(recursive=True) if "harness.worker" in " ".join(p.cmdline())]
+
+
+def test_a_loader_that_is_not_installed_is_skipped_with_the_command(
+    measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toys.Toy, "imports", ("no_such_library",))
+    m = measure("Toy")
+    assert (m.status, m.reason) == ("skipped", "no_such_library not installed: EXTRAS=toy make setup")
+
+
+def test_a_store_that_stays_in_memory_is_not_published_as_cold(
+    measure: Callable[..., Measurement], tiny_set: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that are locked in memory stay, whatever is dropped."""
+    import ctypes
+    import mmap
+
+    path = tiny_set.paths[-1]
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as view:
+        anchor = ctypes.c_char.from_buffer(view)
+        locked = ctypes.CDLL(None).mlock(ctypes.c_void_p(ctypes.addressof(anchor)), ctypes.c_size_t(len(view))) == 0
+        m = measure("Toy") if locked else None
+        del anchor
+    if not locked:
+        pytest.skip("this user may not lock memory")
+    assert m.status == "failed"
+    assert "stayed in the page cache" in m.reason
+
+
+def test_the_worker_dies_with_its_parent(tiny_set: Dataset, tmp_path: Path) -> None:
+    pid = os.fork()
+    if not pid:
+        loaders.NAMES["toy"] = "tests.toys:Hanging"
+        grid = Grid(name="g", title="", timing=TIMING, conditions=(Condition(dataset="t", loader="toy"),))
+        runner.measure_one(grid, tiny_set, runner.Task(grid.conditions[0], 0), tmp_path, toys.QUIET)
+        os._exit(0)
+    parent = psutil.Process(pid)
+    until(lambda: any("harness.worker" in p.cmdline() for p in parent.children()))
+    time.sleep(2)  # its imports, and so the arrangement to die with the parent
+    (worker,) = parent.children()
+    parent.kill()
+    os.waitpid(pid, 0)
+    until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+
+
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    stop = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < stop, "it never came about"
+        time.sleep(0.05)
+
+
+def test_rows_are_appended_before_the_next_begins(
+    monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(loaders.NAMES, "toy", "tests.toys:Raising")
+    conditions = tuple(Condition(dataset="t", loader="toy", seed=seed) for seed in range(2))
+    grid = Grid(name="g", title="", timing=TIMING, conditions=conditions)
+    path, lines = tmp_path / "g.jsonl", []
+    display = toys.SimpleNamespace(
+        begin=lambda *_: lines.append(len(results.read(path))), phase=lambda *_: None, end=lambda *_: None
+    )
+    runner.run(grid, tiny_set, runner.missing(grid, tiny_set, [], 1, False), path, display)
+    assert lines == [0, 1]
+    assert len(results.read(path)) == 2

@@ -1,0 +1,47 @@
+"""A data set whose rows name themselves: a lost, doubled or mislabelled row shows."""
+
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+LENGTHS = (401, 7, 1, 600)  # uneven, one shorter than a minibatch, one of a single cell
+N, GENES = sum(LENGTHS), 211
+EMPTY = 500  # the cell without counts
+
+
+def truth() -> np.ndarray:
+    """(1009, 211) float32: row i holds i + 1 in 1 + i % 9 columns that depend on i; row 500 is empty."""
+    x = np.zeros((N, GENES), np.float32)
+    for i in range(N):
+        x[i, [(i * 7 + 31 * k) % GENES for k in range(1 + i % 9)]] = i + 1
+    x[EMPTY] = 0
+    return x
+
+
+def obs() -> pd.DataFrame:
+    """A label per file, one that changes every 50 cells, and a column that is no label."""
+    plate = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+    return pd.DataFrame(
+        {
+            "plate": pd.Categorical([f"p{p}" for p in plate]),
+            "drug": pd.Categorical([f"d{i // 50:02d}" for i in range(N)]),
+            "depth": np.arange(N, dtype=float),
+        },
+        index=[f"cell{i}" for i in range(N)],
+    )
+
+
+def write(folder: Path, **options: object) -> Path:
+    """Writes the four files, options as for write_h5ad, and returns the folder."""
+    folder.mkdir(parents=True)
+    x, table, start = sp.csr_matrix(truth()), obs(), 0
+    var = pd.DataFrame(index=[f"g{g}" for g in range(GENES)])
+    for i, length in enumerate(LENGTHS):
+        part = slice(start, start + length)
+        file = ad.AnnData(x[part], table[part].copy(), var)
+        file.write_h5ad(folder / f"part{i}.h5ad", **{"compression": "gzip"} | options)
+        start += length
+    return folder
