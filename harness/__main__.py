@@ -4,18 +4,22 @@ import argparse
 import errno
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 import loaders
-from analysis import doubts, figures, report
-from harness import catalogue, fetch, host, results, runner
+from harness import catalogue, host, results
 from harness.condition import Grid, expand
 from harness.dataset import Dataset
 from harness.display import Display, bar, console
 from harness.errors import UserError, unknown
-from harness.prepare import prepare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What takes a second to import is imported where it is used, so that a mistake on the command line is told at once.
 
 RESULTS = Path("results")
 
@@ -114,6 +118,8 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> list[Path]:
+    from harness import runner
+
     path = folder / f"{grid.name}.jsonl"
     tasks = runner.missing(grid, dataset, results.read(path), options.repeat, options.retry)
     out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
@@ -131,6 +137,8 @@ def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Nam
 
 def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Path]:
     """Prints the table and writes it and the figures; returns the files written."""
+    from analysis import figures, report
+
     frame = report.table(grid, dataset, results.read(folder / f"{grid.name}.jsonl"), folder / "orders")
     show(frame, out)
     stem = folder / "figures" / f"{dataset.name}-{grid.name}"
@@ -151,7 +159,9 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
     return written
 
 
-def show(frame: report.pd.DataFrame, out: Console) -> None:
+def show(frame: "pd.DataFrame", out: Console) -> None:
+    from analysis import report
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     lines = [report.cells(row) for row in report.by_speed(frame).to_dict("records")]
     for name in lines[0]:
@@ -165,6 +175,8 @@ def show(frame: report.pd.DataFrame, out: Console) -> None:
 
 
 def prepare_stores(dataset: Dataset, names: set[str], out: Console) -> None:
+    from harness.prepare import prepare
+
     for name in sorted(names):
         if not loaders.unavailable(name):
             with bar(f"store of {name}", "cells", out) as progress:
@@ -198,6 +210,8 @@ def prepare_only(options: argparse.Namespace) -> None:
 
 
 def fetch_only(options: argparse.Namespace) -> None:
+    from harness import fetch
+
     out = console()
     with bar(f"fetching {options.dataset}", "MB", out) as progress:
         folder = fetch.fetch_named(
@@ -208,6 +222,8 @@ def fetch_only(options: argparse.Namespace) -> None:
 
 def status(options: argparse.Namespace) -> None:
     """Prints, for each results file, its rows by outcome and every doubt about them."""
+    from analysis import doubts
+
     if not options.folder.is_dir():
         raise UserError(f"There is no results folder {options.folder}.")
     out = console()

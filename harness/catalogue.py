@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness import synthetic
 from harness.dataset import Dataset, find_files, inspect
 from harness.errors import UserError, unknown
 
@@ -43,6 +42,8 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
         name = paths[0].stem if len(paths) == 1 else paths[0].parent.name
         return inspect(name, paths, labels)
     if "synthetic" in entry:
+        from harness import synthetic  # brings numba and pandas
+
         folder = DATA / spec
         synthetic.generate(folder, progress=progress, **entry["synthetic"])
         paths = find_files(str(folder))

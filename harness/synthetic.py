@@ -21,6 +21,7 @@ import numba
 import numpy as np
 import pandas as pd
 
+from harness.errors import UserError
 from harness.host import available_cores
 
 RECIPE = 1  # goes up when the same parameters come to give other cells
@@ -29,12 +30,14 @@ DOSES_UM = (0.05, 0.5, 5.0)
 MOA_FINE, MOA_BROAD = 27, 4
 PLATE_ENTROPY_BITS = 3.77
 # Transcripts a cell and the spread of the genes' log abundance give 1,400 genes a cell at a mean count of 1.6.
-TRANSCRIPTS, TRANSCRIPTS_SPREAD, ABUNDANCE_SPREAD = 2_240, 0.35, 2.4
+TRANSCRIPTS, TRANSCRIPTS_SPREAD, ABUNDANCE_SPREAD = 2_240, 0.35, 2.31
 # Shares of a cell's transcripts; the drug's and the mechanism's are of the highest dose.
-DRUG_SHARE, MOA_SHARE, PLATE_SHARE = 0.05, 0.03, 0.04
+DRUG_SHARE, MOA_SHARE, PLATE_SHARE = 0.025, 0.015, 0.08
 DOSE_STRENGTH = (0.4, 0.7, 1.0)
 RESPONDING = 200  # genes that respond to one drug, mechanism or plate
+PLATE_LIKENESSES = 4
 SLAB = 1_024  # cells sampled per task
+CELL_BYTES = 3_600  # on disk, with labels
 GZIP_LEVEL = 4  # h5py's, and so anndata's, default
 
 
@@ -47,9 +50,17 @@ def generate(folder: Path, *, n_cells: int, seed: int, progress: Callable[[int, 
     if _recipe_of(folder) == recipe:
         return
     aside = folder.with_name(folder.name + ".partial")
-    if _recipe_of(aside) != recipe:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    resumed = _recipe_of(aside) == recipe
+    needed = n_cells * CELL_BYTES - sum(path.stat().st_size for path in aside.glob("*.h5ad") if resumed)
+    free = shutil.disk_usage(folder.parent).free
+    if needed > free:
+        raise UserError(
+            f"{folder.parent} has room for {free / 1e9:.1f} GB, and {folder.name} takes about {needed / 1e9:.1f} GB."
+        )
+    if not resumed:
         shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+        aside.mkdir()
         (aside / "recipe.json").write_text(json.dumps(recipe))
     design = Design(n_cells, seed)
     done = 0
@@ -81,12 +92,11 @@ class Design:
         rng = np.random.default_rng([seed, PLATES])
         self.seed = seed
         self.plate_sizes = _largest_remainder(_shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), n_cells)
-        # A drug's doses lie on different plates: well w = dose * DRUGS + drug goes round the plates.
-        wells = np.concatenate([rng.permutation(DRUGS) + dose * DRUGS for dose in range(len(DOSES_UM))])
-        self.wells = [
-            np.sort(wells[plate::PLATES] % DRUGS * len(DOSES_UM) + wells[plate::PLATES] // DRUGS)
-            for plate in range(PLATES)
-        ]
+        # A drug's doses lie on three plates: the drug in place i has them on plates i, i + 5 and i + 10.
+        drugs = rng.permutation(DRUGS)
+        on_plate = (np.arange(DRUGS) + 5 * np.arange(len(DOSES_UM))[:, None]) % PLATES
+        wells = drugs * len(DOSES_UM) + np.arange(len(DOSES_UM))[:, None]
+        self.wells = [np.sort(wells[on_plate == plate]) for plate in range(PLATES)]
         self.moa_fine = rng.integers(0, MOA_FINE, DRUGS)
         self.moa_broad = rng.integers(0, MOA_BROAD, MOA_FINE)
         self.line_shares = rng.dirichlet(np.full(LINES, 5.0))
@@ -95,7 +105,13 @@ class Design:
         for line in range(LINES):
             weights = np.exp(abundance + rng.normal(0, 1.5, GENES) * (rng.random(GENES) < 0.03))
             _alias_table(weights / weights.sum(), self.tables[0][line], self.tables[1][line])
-        self.responders = [rng.integers(0, GENES, (n, RESPONDING), np.int32) for n in (DRUGS, MOA_FINE, PLATES)]
+        # Among expressed genes, so that a response is a change and not an appearance.
+        shares = np.exp(abundance / 2)
+        of_drug, of_moa = (_draw_rows(rng, n, shares / shares.sum()) for n in (DRUGS, MOA_FINE))
+        # A plate shifts cells towards a few drugs that need not be on it: what a model of other plates mistakes.
+        likenesses = (rng.choice(DRUGS, PLATE_LIKENESSES, replace=False) for _ in range(PLATES))
+        of_plate = np.stack([of_drug[drugs, : RESPONDING // PLATE_LIKENESSES].ravel() for drugs in likenesses])
+        self.responders = of_drug, of_moa, of_plate
 
     def obs(self, plate: int) -> pd.DataFrame:
         """The plate's cells in order: label codes, and the number of transcripts of each."""
@@ -233,6 +249,12 @@ def _chunk_like_anndata(length: int) -> int:
     """The chunk length h5py picks for a compressed array, and so the one in files that anndata wrote."""
     with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
         return file.create_dataset("x", shape=(max(length, 1),), dtype="f4", chunks=True).chunks[0]
+
+
+def _draw_rows(rng: np.random.Generator, rows: int, shares: np.ndarray) -> np.ndarray:
+    """(rows, RESPONDING) int32: genes drawn by these shares, none twice in a row."""
+    drawn = [rng.choice(GENES, RESPONDING, replace=False, p=shares) for _ in range(rows)]
+    return np.array(drawn, np.int32)
 
 
 def _shares_with_entropy(k: int, bits: float) -> np.ndarray:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.dataset import Dataset
+from loaders.convert import to_output
 from loaders.protocol import UNCONVERTED, Batch
 
 PER_CELL = (
@@ -62,9 +62,7 @@ class AnnLoader:
     def epoch(self, index: int) -> Iterator[Batch]:
         self.generator.manual_seed(int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0]))
         for view in self.loader:
-            x = view.X
-            if self.condition.output == "csr" and isinstance(x, np.ndarray):
-                x = csr_matrix(x)
+            x = view.X.float() if self.condition.output == "dense" else to_output(view.X, "csr")
             yield Batch(x, np.asarray(view.oidx, np.int64) if self.rows else None)
 
     def close(self) -> None:

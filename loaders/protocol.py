@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self, Union
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.dataset import Dataset
 
 if TYPE_CHECKING:
     import torch
+    from scipy.sparse import csr_matrix
 
 UNCONVERTED = "h5ad/1"
 """The store of a loader that reads the data set's own files; nothing is prepared for it."""
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     rows: (rows,) int64 ids into the concatenation of the data set's files; None when opened with rows=False.
     """
 
-    x: Union[csr_matrix, np.ndarray, "torch.Tensor"]
+    x: Union["csr_matrix", np.ndarray, "torch.Tensor"]
     rows: np.ndarray | None
 
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from harness.condition import Condition
 from harness.dataset import Dataset
+from loaders.convert import to_output
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
@@ -50,7 +51,7 @@ class Reference:
         for start in range(0, n, size):
             ids = order[start : start + size]
             x = self.x[ids]
-            yield Batch(x if self.condition.output == "csr" else x.toarray(), ids if self.rows else None)
+            yield Batch(to_output(x, self.condition.output), ids if self.rows else None)
 
     def close(self) -> None:
         del self.x

@@ -1,13 +1,14 @@
 """scDataset over an AnnCollection of backed files: block sampling with batched fetching, as its authors ship it."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
 
 from harness.condition import Condition
 from harness.dataset import Dataset
+from loaders.convert import to_output
 from loaders.protocol import UNCONVERTED, Batch
 
 SAME_EPOCH = (
@@ -55,7 +56,7 @@ class ScDataset:
             fetch_factor=fetch_factor,
             fetch_callback=_fetch_dense if dense and knobs["densify"] == "fetch" else _fetch,
             batch_callback=_batch,
-            batch_transform=_to_dense if dense else _to_csr,
+            batch_transform=partial(_convert, condition.output),
             seed=condition.seed,
         )
         self.rows = rows
@@ -89,11 +90,6 @@ def _batch(fetched, places):
     return x[places], ids[places]
 
 
-def _to_csr(batch):
+def _convert(output, batch):
     x, ids = batch
-    return x if issparse(x) else csr_matrix(x), ids
-
-
-def _to_dense(batch):
-    x, ids = batch
-    return x.toarray() if issparse(x) else x, ids
+    return to_output(x, output), ids

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import csr_matrix, issparse, vstack
 
 from harness.condition import Condition
 from harness.dataset import Dataset
+from loaders.convert import to_output
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
@@ -51,23 +52,16 @@ class Stream:
                 ids, x = ids[places], x[places]
             for i in range(0, len(ids), size):
                 part = slice(i, i + size)
-                yield Batch(self._output(x[part]), ids[part] if self.rows else None)
+                yield Batch(to_output(x[part], self.condition.output), ids[part] if self.rows else None)
 
     def _read(self, start: int, stop: int) -> csr_matrix | np.ndarray:
         """The cells from start to stop, across as many files as they lie in."""
-        from scipy.sparse import vstack
-
         parts = [
             file.X[max(start - first, 0) : stop - first]
             for file, first, end in zip(self.files, self.offsets, self.offsets[1:], strict=False)
             if start < end and stop > first
         ]
         return parts[0] if len(parts) == 1 else vstack(parts, "csr") if issparse(parts[0]) else np.concatenate(parts)
-
-    def _output(self, x: csr_matrix | np.ndarray) -> csr_matrix | np.ndarray:
-        if self.condition.output == "dense":
-            return x.toarray() if issparse(x) else x
-        return x if issparse(x) else csr_matrix(x)
 
     def close(self) -> None:
         for file in self.files:

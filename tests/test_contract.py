@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import loaders
+from harness import catalogue
 from harness.condition import ORDERS, OUTPUTS, Condition
 from harness.dataset import Dataset
 from loaders.protocol import CLAIMS, Batch, Incompatible
@@ -92,6 +93,19 @@ def test_claims(tiny_set: Dataset, name: str, order: str, workers: int, output: 
     except Incompatible:
         return
     assert {claim: holds for claim, holds in found.items() if holds == (claim in broken)} == {}
+
+
+@pytest.mark.parametrize("x", [tiny.as_dense, tiny.as_int64])
+@pytest.mark.parametrize(("name", "output"), [*product(loaders.NAMES, OUTPUTS)])
+def test_claims_on_other_forms_of_x(tmp_path: Path, name: str, output: str, x: tiny.Form) -> None:
+    skip_unless_available(name)
+    dataset = catalogue.load(str(tiny.write(tmp_path / "set", x)))
+    condition = condition_of(name, output=output)
+    try:
+        found = outcome(dataset, condition)
+    except Incompatible:
+        return
+    assert all(found.values()), found
 
 
 @pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])

@@ -1,5 +1,6 @@
 """A data set whose rows name themselves: a lost, doubled or mislabelled row shows."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import anndata as ad
@@ -34,14 +35,29 @@ def obs() -> pd.DataFrame:
     )
 
 
-def write(folder: Path, **options: object) -> Path:
-    """Writes the four files, options as for write_h5ad, and returns the folder."""
+Form = Callable[[np.ndarray], object]
+
+
+def as_csr(x: np.ndarray) -> sp.csr_matrix:
+    return sp.csr_matrix(x)
+
+
+def as_dense(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def as_int64(x: np.ndarray) -> sp.csr_matrix:
+    return sp.csr_matrix(x.astype(np.int64))
+
+
+def write(folder: Path, form: Form = as_csr) -> Path:
+    """Writes the four files, X in the form given, and returns the folder."""
     folder.mkdir(parents=True)
-    x, table, start = sp.csr_matrix(truth()), obs(), 0
+    x, table, start = form(truth()), obs(), 0
     var = pd.DataFrame(index=[f"g{g}" for g in range(GENES)])
     for i, length in enumerate(LENGTHS):
         part = slice(start, start + length)
         file = ad.AnnData(x[part], table[part].copy(), var)
-        file.write_h5ad(folder / f"part{i}.h5ad", **{"compression": "gzip"} | options)
+        file.write_h5ad(folder / f"part{i}.h5ad", compression="gzip")
         start += length
     return folder

@@ -1,0 +1,141 @@
+"""The generated set has the statistics it says it has, and is the same every time."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import anndata as ad
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from analysis.entropy import of_codes
+from harness import catalogue, synthetic
+from harness.dataset import Dataset
+
+N = 4_200
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("made") / "mini"
+    synthetic.generate(folder, n_cells=N, seed=0)
+    return catalogue.load(str(folder))
+
+
+def test_shape_and_statistics(generated: Dataset) -> None:
+    assert (len(generated.paths), generated.n_cells, generated.n_genes) == (14, N, 62_710)
+    total = np.concatenate([ad.read_h5ad(path).X.data for path in generated.paths])
+    assert len(total) / N == pytest.approx(1_400, rel=0.03)
+    assert total.mean() == pytest.approx(1.6, rel=0.03)
+    assert (total == total.round()).all()
+    assert total.min() == 1
+    assert of_codes(generated.labels("plate")) == pytest.approx(3.77, abs=0.01)
+    assert set(generated.label_names) == {"plate", "drug", "dose", "cell_line", "moa_broad", "moa_fine"}
+    sizes = {name: len(np.unique(generated.labels(name))) for name in generated.label_names}
+    assert sizes["cell_line"] == 50
+    assert sizes["dose"] == 3
+    assert sizes["drug"] > 370  # of 379: with 4,200 cells a few wells stay empty
+
+
+def test_files_are_what_anndata_would_have_written(generated: Dataset, tmp_path: Path) -> None:
+    path = generated.paths[0]
+    x = ad.read_h5ad(path).X
+    ad.AnnData(x).write_h5ad(tmp_path / "same.h5ad", compression="gzip")
+    with h5py.File(path) as ours, h5py.File(tmp_path / "same.h5ad") as theirs:
+        for name, dtype in (("data", np.float32), ("indices", np.int32)):
+            one, other = ours["X"][name], theirs["X"][name]
+            assert one.dtype == dtype
+            assert (one.compression, one.compression_opts) == (other.compression, other.compression_opts)
+            assert one.chunks[0] == pytest.approx(other.chunks[0], rel=0.2)  # from the expected, not the real length
+    assert x.has_sorted_indices
+    assert x.has_canonical_format
+
+
+def test_cells_lie_in_runs_of_a_drug_and_dose_with_lines_mixed(generated: Dataset) -> None:
+    for path in generated.paths:
+        obs = ad.read_h5ad(path, backed="r").obs
+        well = obs["drug"].astype(str) + obs["dose"].astype(str)
+        assert (well != well.shift()).sum() == well.nunique()
+        assert (obs["cell_line"].astype(str) != obs["cell_line"].astype(str).shift()).mean() > 0.9
+        assert obs["plate"].nunique() == 1
+
+
+def test_a_drugs_doses_lie_on_different_plates() -> None:
+    design = synthetic.Design(N, 0)
+    places = {}
+    for plate, wells in enumerate(design.wells):
+        for well in wells:
+            places.setdefault(well // 3, []).append((well % 3, plate))
+    assert len(places) == 379
+    for found in places.values():
+        assert sorted(dose for dose, _ in found) == [0, 1, 2]
+        assert len({plate for _, plate in found}) == 3
+
+
+def test_same_parameters_same_cells_whatever_the_threads(
+    generated: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(synthetic, "available_cores", lambda: 1)
+    synthetic.generate(tmp_path / "again", n_cells=N, seed=0)
+    synthetic.generate(tmp_path / "other", n_cells=N, seed=1)
+    one, same, other = (
+        ad.read_h5ad(folder / "plate3.h5ad")
+        for folder in (generated.paths[0].parent, tmp_path / "again", tmp_path / "other")
+    )
+    assert (one.X != same.X).nnz == 0
+    assert one.obs.equals(same.obs)
+    assert one.shape != other.shape or (one.X != other.X).nnz > 0
+
+
+def test_killed_half_way_it_looks_unfinished_and_keeps_whole_plates(tmp_path: Path) -> None:
+    folder, aside = tmp_path / "mini", tmp_path / "mini.partial"
+    pid = os.fork()
+    if not pid:
+        synthetic.generate(folder, n_cells=20_000, seed=0)
+        os._exit(0)
+    stop = time.monotonic() + 60
+    while len(list(aside.glob("*.h5ad"))) < 2:
+        assert time.monotonic() < stop
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert not folder.exists()
+    kept = {path: path.stat().st_mtime_ns for path in aside.glob("*.h5ad")}
+    synthetic.generate(folder, n_cells=20_000, seed=0)
+    assert len(list(folder.glob("*.h5ad"))) == 14
+    assert all((folder / path.name).stat().st_mtime_ns == time_ns for path, time_ns in kept.items())
+    assert catalogue.load(str(folder)).n_cells == 20_000
+
+
+def test_a_linear_model_learns_the_drug_and_a_new_plate_hurts_it() -> None:
+    """Nearest class mean of log counts, a linear model: 60 drugs, cells held out at random or by their plate."""
+    design = synthetic.Design(140_000, 0)
+    cells, drugs, plates = [], [], []
+    for plate in range(synthetic.PLATES):
+        obs = design.obs(plate)
+        obs = obs[obs["drug"] < 60].reset_index(drop=True)
+        for start in range(0, len(obs), synthetic.SLAB):
+            counts, genes, lengths = design.sample(plate, obs, start)
+            indptr = np.concatenate([[0], np.cumsum(lengths)])
+            cells.append(sp.csr_matrix((np.log1p(counts), genes, indptr), shape=(len(lengths), synthetic.GENES)))
+        drugs.append(obs["drug"].to_numpy())
+        plates.append(np.full(len(obs), plate))
+    x, drug, plate = sp.vstack(cells, "csr"), np.concatenate(drugs), np.concatenate(plates)
+    fold = np.random.default_rng(0).integers(0, synthetic.PLATES, len(drug))
+    at_random, by_plate = (
+        np.mean([accuracy(x, drug, folds != k, folds == k) for k in range(synthetic.PLATES)]) for folds in (fold, plate)
+    )
+    assert at_random > 10 / 60
+    assert by_plate < 0.8 * at_random
+
+
+def accuracy(x: sp.csr_matrix, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    member = sp.csr_matrix((np.ones(train.sum()), (y[train], np.arange(train.sum()))))
+    means = (member @ x[train]).toarray() / np.maximum(member.sum(axis=1), 1)
+    means = np.asarray(means - means.mean(axis=0))
+    means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+    centre = np.asarray(x[train].mean(axis=0)).ravel()
+    return float((np.argmax(x[test] @ means.T - centre @ means.T, axis=1) == y[test]).mean())
