@@ -12,8 +12,24 @@ from matplotlib.figure import Figure
 STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
 
 
+def throughput(frame: pd.DataFrame, dataset: str) -> Figure | None:
+    """Cells/s over block size and fetch factor, with what AnnLoader's random order gives named below."""
+    base = frame[(frame["loader"] == "annloader") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
+    rates = [f"{row.cells_per_s:,.0f} ({row.output})" for row in base.itertuples()]
+    note = f"AnnLoader in random order: {', '.join(rates)}" if rates else ""
+    return _heatmaps(frame, "cells_per_s", f"Throughput on {dataset}, cells/s", note, log=True)
+
+
+def entropy(frame: pd.DataFrame, dataset: str) -> Figure | None:
+    """Bits of the data set's first label in a minibatch, with what random sampling would give named below."""
+    ideal = frame["ideal_bits"].dropna().unique()
+    note = f"cells drawn at random: {', '.join(f'{bits:.2f}' for bits in ideal)}"
+    title = f"Entropy of {frame.attrs['label']} in a minibatch of {dataset}, bits"
+    return _heatmaps(frame, "entropy_bits", title, note, log=False)
+
+
 @matplotlib.rc_context(STYLE)
-def heatmaps(frame: pd.DataFrame, value: str, title: str, *, log: bool) -> Figure | None:
+def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Figure | None:
     """`value` over block size (down) and fetch factor (across), a panel a loader and output.
 
     Only loaders measured at two settings or more of each are drawn; None where there is none.
@@ -30,13 +46,14 @@ def heatmaps(frame: pd.DataFrame, value: str, title: str, *, log: bool) -> Figur
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
     rows, columns = next(iter(panels.values())).shape
-    figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.5), layout="constrained")
+    figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.8), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, ((loader, output, workers), grid) in zip(axes, panels.items(), strict=True):
         image = _heatmap(ax, grid, norm, "{:,.0f}" if log else "{:.2f}")
         ax.set_title(f"{loader}, {output}" + (f", {workers} workers" if workers else ""))
     axes[0].set_ylabel("block size, cells")
     figure.colorbar(image, ax=list(axes), shrink=0.9)
+    figure.supxlabel(note, fontsize=8)
     figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
     return figure
 

@@ -148,10 +148,8 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
     table_csv.write_text(report.csv(frame))
     written = [table_md, table_csv]
     pictures = {
-        "throughput": figures.heatmaps(frame, "cells_per_s", f"Throughput on {dataset.name}, cells/s", log=True),
-        "entropy": figures.heatmaps(
-            frame, "entropy_bits", f"Entropy of {frame.attrs['label']} in a minibatch, bits", log=False
-        ),
+        "throughput": figures.throughput(frame, dataset.name),
+        "entropy": figures.entropy(frame, dataset.name),
     }
     for name, figure in pictures.items():
         if figure is not None:

@@ -37,7 +37,7 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int]
 
     def plain(done: int, total: int) -> None:
         nonlocal said
-        if time.monotonic() - said >= PLAIN_EVERY_S / 3 or done == total:
+        if time.monotonic() - said >= PLAIN_EVERY_S / 3:
             said = time.monotonic()
             console.print(f"{title}: {told(done, total)}", markup=False, highlight=False)
 
