@@ -1,33 +1,38 @@
-# make bench   sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=)
-# make test    sets everything up and runs the tests
-# make setup   makes .venv alone                            (EXTRAS=native is the light way in)
+# make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=)
+# make test      sets everything up and runs the tests
+# make setup     makes .venv alone                            (EXTRAS=native is the light way in)
+# make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
+# make status    tells what the results hold
 
 DATASET ?= tahoe-mini
-EXTRAS ?= all,dev
 PYTHON := .venv/bin/python
-STAMP := .venv/.setup-$(subst $(comma),-,$(EXTRAS))
+# Once chosen, the extras stay: `EXTRAS=native make setup`, then `make bench`.
+EXTRAS ?= $(or $(shell cat .venv/.extras 2>/dev/null),all$(comma)dev)
 comma := ,
+STAMP = .venv/.setup-$(subst $(comma),-,$(EXTRAS))
 flag = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: setup bench test status fetch lock check
+.PHONY: setup bench test status prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP)
+	@:
 
 bench: setup
 	@$(PYTHON) -m harness bench --dataset "$(DATASET)" $(call flag,GRID,grid) $(call flag,LOADERS,loaders) \
 		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels)
 
 test: setup
+	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }
 	@$(PYTHON) -m pytest
 
 status: setup
 	@$(PYTHON) -m harness status
 
-fetch: setup
-	@$(PYTHON) -m harness fetch --dataset "$(DATASET)" $(call flag,PROJECT,project)
+prepare: setup
+	@$(PYTHON) -m harness prepare "$(DATASET)" $(call flag,PROJECT,project)
 
-# Style, and whether the lock is what pyproject.toml asks for.
+# Style.
 check: setup
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
@@ -56,4 +61,5 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
 	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --constraint requirements.lock --editable '.[$(EXTRAS)]'
 	@rm -f .venv/.setup-*
+	@echo "$(EXTRAS)" > .venv/.extras
 	@touch $@

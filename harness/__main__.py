@@ -28,6 +28,7 @@ examples:
   python -m harness bench --dataset tahoe-mini --grid quick
   python -m harness bench --dataset /data/atlas.h5ad --labels donor,cell_type
   python -m harness bench --dataset '/data/plates/*.h5ad' --loaders native,scdataset --repeat 3
+  python -m harness prepare tahoe --project my-google-cloud-project
   python -m harness status
 """
 
@@ -76,15 +77,10 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--retry", action="store_true", help="measure again what was skipped, failed or timed out")
     verb.set_defaults(run=bench)
 
-    verb = verbs.add_parser("prepare", parents=[data], help="generate or convert a data set, and measure nothing")
-    verb.set_defaults(run=prepare_only)
-
-    verb = verbs.add_parser("fetch", help="download a data set that is published somewhere, or go on doing so")
-    verb.add_argument(
-        "--dataset", default="tahoe", metavar="D", help="a data set with a remote folder (default: tahoe)"
-    )
-    verb.add_argument("--project", metavar="P", help="the Google Cloud project to bill, where the requester pays")
-    verb.set_defaults(run=fetch_only)
+    verb = verbs.add_parser("prepare", help="generate, download or convert a data set, and measure nothing")
+    verb.add_argument("dataset", nargs="?", default="tahoe-mini", metavar="D", help="as for bench")
+    verb.add_argument("--project", metavar="P", help="the Google Cloud project to bill for a download that is charged")
+    verb.set_defaults(run=prepare_only, labels=None)
 
     verb = verbs.add_parser("status", help="what a results folder holds, and what is doubtful in it")
     verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
@@ -203,19 +199,14 @@ def only(grid: Grid, names: list[str] | None) -> Grid:
 
 
 def prepare_only(options: argparse.Namespace) -> None:
+    """Makes the data and every installed loader's store; downloads what is published and not there."""
     out = console()
+    if options.project:
+        from harness import fetch
+
+        with bar(f"downloading {options.dataset}", "MB", out) as progress:
+            fetch.fetch_named(options.dataset, options.project, progress)
     prepare_stores(load(options, out), set(loaders.NAMES), out)
-
-
-def fetch_only(options: argparse.Namespace) -> None:
-    from harness import fetch
-
-    out = console()
-    with bar(f"fetching {options.dataset}", "MB", out) as progress:
-        folder = fetch.fetch_named(
-            options.dataset, options.project, lambda done, total: progress(done // 10**6, total // 10**6)
-        )
-    out.print(f"{options.dataset} is whole in {folder}", highlight=False)
 
 
 def status(options: argparse.Namespace) -> None:

@@ -71,6 +71,6 @@ def _local_files(spec: str, remote: dict[str, Any]) -> list[Path]:
             f"{len(missing)} of the {len(names)} files of {spec} are not in {folder} (first: {missing[0]}).\n"
             f"They are {remote['gigabytes']} GB in all; {remote['cost']}.\n"
             f"If you have them: {remote['folder_variable']}=/the/folder make bench DATASET={spec}; "
-            f"if not: make fetch DATASET={spec} PROJECT=your-google-cloud-project"
+            f"if not: make prepare DATASET={spec} PROJECT=your-google-cloud-project"
         )
     return [(folder / name).resolve() for name in names]

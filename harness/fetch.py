@@ -18,24 +18,23 @@ WAIT_S = 1.0
 SPARE_BYTES = 1 << 30  # left free on the disk
 
 
-def fetch_named(name: str, project: str | None, progress: Callable[[int, int], None]) -> Path:
-    """Fetches a data set of datasets.toml; returns the folder. progress(bytes there, bytes in all)."""
+def fetch_named(name: str, project: str, progress: Callable[[int, int], None]) -> None:
+    """Fetches a data set of datasets.toml, at the cost of `project`. progress(MB there, MB in all)."""
     remotes = {spec: entry["remote"] for spec, entry in catalogue.entries().items() if "remote" in entry}
     if name not in remotes:
         raise unknown("remote data set", name, remotes)
     remote = remotes[name]
-    if not project:
-        raise UserError(
-            f"{name} is {remote['gigabytes']} GB, and {remote['cost']}: "
-            f"say which Google Cloud project to bill: make fetch DATASET={name} PROJECT=your-project"
-        )
     try:
         files = fsspec.filesystem("gs", requester_pays=project, project=project)
     except ImportError:
         raise UserError("Google's storage needs gcsfs, which is not installed: EXTRAS=tahoe make setup") from None
-    folder = catalogue.remote_folder(name, remote)
-    fetch(files, remote["folder"], catalogue.remote_names(remote), folder, progress)
-    return folder
+    fetch(
+        files,
+        remote["folder"],
+        catalogue.remote_names(remote),
+        catalogue.remote_folder(name, remote),
+        lambda done, total: progress(done // 10**6, total // 10**6),
+    )
 
 
 def fetch(

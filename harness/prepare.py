@@ -1,5 +1,6 @@
 """Brings a loader's store into being, once, whole or not at all."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import loaders
 from harness.catalogue import DATA
 from harness.dataset import Dataset
+from harness.errors import UserError
 from loaders.protocol import UNCONVERTED
 
 
@@ -32,5 +34,11 @@ def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> N
     aside = path.with_name(path.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    adapter.prepare(dataset, aside, progress)
+    try:
+        adapter.prepare(dataset, aside, progress)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        shutil.rmtree(aside)
+        raise UserError(f"the disk of {DATA} is full; nothing that looks finished was left on it.") from error
     aside.rename(path)

@@ -129,9 +129,10 @@ def test_tahoe_without_the_data_says_in_three_lines_what_to_do(harness: Run, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_fetching_asks_for_the_project_to_bill(harness: Run, tmp_path: Path) -> None:
-    refused(harness("fetch"), "say which Google Cloud project to bill")
-    refused(harness("fetch", "--dataset", "tahoe-mini"), "Unknown remote data set 'tahoe-mini'")
+def test_a_download_is_asked_for_by_name_and_payer(harness: Run, tmp_path: Path) -> None:
+    nowhere = os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")}
+    refused(harness("prepare", "tahoe", env=nowhere), "PROJECT=your-google-cloud-project", lines=3)
+    refused(harness("prepare", "tahoe-mini", "--project", "p"), "Unknown remote data set 'tahoe-mini'")
     assert not list(tmp_path.iterdir())
 
 
@@ -169,7 +170,7 @@ def test_a_disk_too_small_for_the_data(harness: Run, small_disk: Path) -> None:
 
 
 def test_help_teaches(harness: Run) -> None:
-    for arguments in ((), ("bench",), ("status",), ("fetch",), ("prepare",)):
+    for arguments in ((), ("bench",), ("status",), ("prepare",)):
         told = harness(*arguments, "--help")
         assert told.returncode == 0
         assert "usage:" in told.stdout

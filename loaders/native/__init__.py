@@ -33,7 +33,9 @@ class Native:
         if condition.workers:
             raise Incompatible("it reads with threads inside one process; say cores, not workers")
         if dataset.x_format != "csr":
-            raise Incompatible(f"it reads CSR, and X is {dataset.x_format} in these files")
+            raise Incompatible(
+                f"it reads CSR, and X is {dataset.x_format} here (a.X = scipy.sparse.csr_matrix(a.X) converts)"
+            )
         return cls(dataset, condition, rows)
 
     def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
