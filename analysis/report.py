@@ -88,6 +88,8 @@ def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | No
         "high_cells_per_s": high,
         "times_baseline": np.median(rates) / baseline if len(rates) and baseline else np.nan,
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
+        "fetches": min((m.fetches for m in ok), default=np.nan),
+        "epochs": max((m.epochs for m in ok), default=0),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "status": "ok" if ok else last.status,
         "reason": None if ok else last.reason,
@@ -117,8 +119,16 @@ def cells(row: Mapping[str, object]) -> dict[str, str]:
     entropy_text = number(row["entropy_bits"], "{:.2f}")
     if entropy_text != "–":
         entropy_text += number(row["ideal_bits"], " of {:.2f}")
-    few = any("fetches" in doubt for doubt in row["doubts"])
-    mark = ("†" if row["marks"] else "") + ("*" if few else "") + ("‡" if row["dirty"] else "")
+    mark = "".join(
+        sign
+        for sign, holds in (
+            ("†", row["marks"]),
+            ("*", row["fetches"] < doubts.FEWEST_FETCHES),
+            ("°", row["cache"] == "cold" and row["epochs"]),
+            ("‡", row["dirty"]),
+        )
+        if holds
+    )
     return {
         "loader": " ".join(filter(None, [str(row["loader"]), str(row["other"])])) + mark,
         "order": str(row["order"]),
@@ -137,8 +147,10 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
     notes = []
     for row in frame.to_dict("records"):
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"].values()]
-    if any("fetches" in doubt for doubts_ in frame["doubts"] for doubt in doubts_):
+    if (frame["fetches"] < doubts.FEWEST_FETCHES).any():
         notes.append(f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it.")
+    if ((frame["cache"] == "cold") & (frame["epochs"] > 0)).any():
+        notes.append("° went through the whole set within the window, and so read some of it from memory.")
     if frame["dirty"].any():
         notes.append("‡ made with uncommitted code.")
     for row in frame[frame["status"] != "ok"].to_dict("records"):
@@ -154,7 +166,7 @@ def markdown(frame: pd.DataFrame) -> str:
     rule = ["---:" if name in numeric else "---" for name in head]
     text = [head, rule, *([line[name] for name in head] for line in lines)]
     body = "\n".join("| " + " | ".join(line) + " |" for line in text)
-    return "\n\n".join([body, *footnotes(frame)]) + "\n"
+    return "\n\n".join([body, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
 
 
 def by_speed(frame: pd.DataFrame) -> pd.DataFrame:

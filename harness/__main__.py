@@ -182,7 +182,7 @@ def load(options: argparse.Namespace, out: Console) -> Dataset:
         dataset = catalogue.load(options.dataset, options.labels, progress)
     out.print(
         f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
-        f"values a cell, {len(dataset.paths)} files, {dataset.size_bytes / 1e6:,.0f} MB, "
+        f"values a cell, {len(dataset.paths)} file(s), {dataset.size_bytes / 1e6:,.0f} MB, "
         f"labels: {', '.join(dataset.label_names) or 'none'}",
         highlight=False,
     )
@@ -234,7 +234,7 @@ def status(options: argparse.Namespace) -> None:
                 told.setdefault(doubt, []).append(f"{condition.dataset} {condition}")
         for doubt, conditions in sorted(told.items(), key=lambda item: -len(item[1])):
             some = "; ".join(conditions[:3]) + (f"; and {len(conditions) - 3} more" if len(conditions) > 3 else "")
-            out.print(f"  {len(conditions)} x {doubt}\n      {some}", highlight=False, markup=False)
+            out.print(f"  {len(conditions)} x {doubt}\n      {some}", highlight=False, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
