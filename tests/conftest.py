@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 import loaders
-from harness import catalogue
+from harness import catalogue, host
 from harness.dataset import Dataset
 from tests import tiny
 
@@ -37,6 +37,13 @@ def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, **options)
 
     return run
+
+
+def program(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """A Python program of its own, so that it can be killed; its arguments are in sys.argv[1:]."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)], cwd=host.ROOT, stdout=subprocess.PIPE, text=True
+    )
 
 
 def skip_unless_available(name: str) -> None:

@@ -52,7 +52,7 @@ def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[P
     for path in named:
         assert (folder / path).stat().st_size > 0
     table = (folder / next(p for p in named if p.endswith("table.md"))).read_text()
-    assert table.count("| native |") == 6
+    assert table.count("\n| native") == 6
     assert "stream random dense batch_size=16: skipped, stream cannot honour this condition" in table
     csv = (folder / next(p for p in named if p.endswith("table.csv"))).read_text()
     assert csv.splitlines()[0].startswith("loader,order,output,block_size,fetch_factor")

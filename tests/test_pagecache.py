@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness import pagecache
+from tests.conftest import program
 
 
 @pytest.fixture
@@ -52,8 +53,8 @@ def test_to_a_stranger_residency_is_not_known() -> None:
         path = Path(folder) / "store"
         path.write_bytes(bytes(100_000))
         pagecache.evict([path])
-        pid = os.fork()
-        if not pid:
-            os.setuid(65534)
-            os._exit(0 if pagecache.resident([path]) is None else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        code = (
+            "import os, sys; from pathlib import Path; from harness import pagecache; os.setuid(65534);"
+            "print(pagecache.resident([Path(sys.argv[1])]))"
+        )
+        assert program(code, path).communicate(timeout=60)[0] == "None\n"

@@ -1,6 +1,5 @@
 """A store is prepared once, and looks finished only when it is. Killed for real, on a disk that is really full."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from harness import __main__ as command
 from harness import prepare
 from harness.dataset import Dataset
 from tests import toys
+from tests.conftest import program
 from tests.test_bad_input import small_disk  # noqa: F401 - a fixture
 
 
@@ -32,16 +32,23 @@ def test_prepared_once(tiny_set: Dataset, monkeypatch: pytest.MonkeyPatch) -> No
     prepare.prepare(tiny_set, "toy", told.append)
 
 
-def test_killed_half_way(tiny_set: Dataset) -> None:
-    def die(done: int) -> None:
-        (prepare.store_path(tiny_set, "toy").with_name("toy-1.partial") / "half").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+KILLED = """
+import os, signal, sys
+import loaders
+from harness import catalogue, prepare
+loaders.NAMES["toy"] = "tests.toys:Converting"
+dataset = catalogue.load(sys.argv[1])
+os.chdir(sys.argv[2])
+def die(done):
+    (prepare.store_path(dataset, "toy").with_name("toy-1.partial") / "half").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+prepare.prepare(dataset, "toy", die)
+"""
 
-    pid = os.fork()
-    if not pid:
-        prepare.prepare(tiny_set, "toy", die)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+def test_killed_half_way(tiny_set: Dataset, tiny_folder: Path, tmp_path: Path) -> None:
+    assert program(KILLED, tiny_folder, tmp_path).wait(60) == -signal.SIGKILL
+    assert (prepare.store_path(tiny_set, "toy").with_name("toy-1.partial") / "half").exists()
     assert not prepare.store_path(tiny_set, "toy").exists()
     prepare.prepare(tiny_set, "toy", lambda _: None)
     assert [path.name for path in prepare.store_files(tiny_set, "toy")] == ["cells"]

@@ -1,7 +1,5 @@
 """The generated set has the statistics it says it has, and is the same every time."""
 
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import scipy.sparse as sp
 from analysis.entropy import of_codes
 from harness import catalogue, synthetic
 from harness.dataset import Dataset
+from tests.conftest import program
 
 N = 4_200
 
@@ -92,16 +91,17 @@ def test_same_parameters_same_cells_whatever_the_threads(
 
 def test_killed_half_way_it_looks_unfinished_and_keeps_whole_plates(tmp_path: Path) -> None:
     folder, aside = tmp_path / "mini", tmp_path / "mini.partial"
-    pid = os.fork()
-    if not pid:
-        synthetic.generate(folder, n_cells=20_000, seed=0)
-        os._exit(0)
+    code = (
+        "import sys; from pathlib import Path; from harness import synthetic;"
+        "synthetic.generate(Path(sys.argv[1]), n_cells=20_000, seed=0)"
+    )
+    generating = program(code, folder)
     stop = time.monotonic() + 60
     while len(list(aside.glob("*.h5ad"))) < 2:
         assert time.monotonic() < stop
         time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    generating.kill()
+    generating.wait()
     assert not folder.exists()
     kept = {path: path.stat().st_mtime_ns for path in aside.glob("*.h5ad")}
     synthetic.generate(folder, n_cells=20_000, seed=0)

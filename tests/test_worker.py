@@ -1,6 +1,5 @@
 """A worker that misbehaves costs its own row, and the row says what happened. Real processes, killed for real."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from harness.condition import Condition, Grid, Timing
 from harness.dataset import Dataset
 from harness.results import Measurement
 from tests import toys
+from tests.conftest import program
 
 TIMING = Timing(warmup_s=0.05, measure_s=0.2, timeout_s=30, order_s=0.1)
 
@@ -101,19 +101,28 @@ def test_a_store_that_stays_in_memory_is_not_published_as_cold(
     assert "stayed in the page cache" in m.reason
 
 
-def test_the_worker_dies_with_its_parent(tiny_set: Dataset, tmp_path: Path) -> None:
-    pid = os.fork()
-    if not pid:
-        loaders.NAMES["toy"] = "tests.toys:Hanging"
-        grid = Grid(name="g", title="", timing=TIMING, conditions=(Condition(dataset="t", loader="toy"),))
-        runner.measure_one(grid, tiny_set, runner.Task(grid.conditions[0], 0), tmp_path, toys.QUIET)
-        os._exit(0)
-    parent = psutil.Process(pid)
+PARENT = """
+import sys
+from pathlib import Path
+import loaders
+from harness import catalogue, runner
+from harness.condition import Condition, Grid, Timing
+from tests import toys
+from tests.conftest import program
+loaders.NAMES["toy"] = "tests.toys:Hanging"
+grid = Grid(name="g", title="", timing=Timing(), conditions=(Condition(dataset="t", loader="toy"),))
+runner.measure_one(grid, catalogue.load(sys.argv[1]), runner.Task(grid.conditions[0], 0), Path(sys.argv[2]), toys.QUIET)
+"""
+
+
+def test_the_worker_dies_with_its_parent(tiny_folder: Path, tmp_path: Path) -> None:
+    running = program(PARENT, tiny_folder, tmp_path)
+    parent = psutil.Process(running.pid)
     until(lambda: any("harness.worker" in p.cmdline() for p in parent.children()))
     time.sleep(2)  # its imports, and so the arrangement to die with the parent
     (worker,) = parent.children()
-    parent.kill()
-    os.waitpid(pid, 0)
+    running.kill()
+    running.wait()
     until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
 
 
