@@ -47,17 +47,19 @@ $(STAMP): pyproject.toml requirements.lock
 	@set -e; \
 	if ! test -x $(PYTHON); then \
 		found=; \
-		for p in python3.13 python3.12 $$(ls -d "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 2>/dev/null) python3; do \
+		for p in python3.13 python3.12 "$$HOME"/.local/bin/python3.1[2-9] \
+			"$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[2-9]*/bin/python3 python3; do \
 			if "$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 12))' 2>/dev/null; then found=$$p; break; fi; \
 		done; \
 		if test -z "$$found"; then \
-			echo "error: Python 3.12 or newer is needed. Get one with: apt-get install python3.12-venv, or pyenv install 3.12" >&2; exit 2; \
+			echo "error: Python 3.12 or newer is needed. Get one with: python3 -m pip install uv && python3 -m uv python install 3.12" >&2; \
+			echo "       (or pyenv install 3.12, or your system's package manager), then the same command again." >&2; exit 2; \
 		fi; \
 		echo "making .venv with $$("$$found" --version)"; \
 		rm -rf .venv; \
 		"$$found" -m venv .venv; \
 	fi; \
-	echo "installing $(EXTRAS) from requirements.lock (with torch: several GB on Linux)"; \
+	echo "installing $(EXTRAS) from requirements.lock$(if $(findstring all,$(EXTRAS)), (several GB on Linux: PyTorch brings CUDA))"; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
 	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --constraint requirements.lock --editable '.[$(EXTRAS)]'
 	@rm -f .venv/.setup-*
