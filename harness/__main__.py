@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What takes a second to import is imported where it is used, so that a mistake on the command line is told at once.
 
 RESULTS = Path("results")
+CONVERSIONS = "conversions.jsonl"  # in a machine's folder, beside its grids
 
 EXAMPLES = """
 examples:
@@ -125,9 +126,9 @@ def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Nam
         f"of window in a fresh process; {len(grid.conditions) * options.repeat - len(tasks)} are there already.",
         highlight=False,
     )
-    prepare_stores(dataset, {task.condition.loader for task in tasks}, out)
+    storeless = prepare_stores(dataset, {task.condition.loader for task in tasks}, folder, out)
     with Display(len(tasks), out) as display:
-        runner.run(grid, dataset, tasks, path, display)
+        runner.run(grid, dataset, tasks, storeless, path, display)
     return [path, *publish(grid, dataset, folder, out)]
 
 
@@ -168,13 +169,23 @@ def show(frame: "pd.DataFrame", out: Console) -> None:
         out.print(note, highlight=False, markup=False)
 
 
-def prepare_stores(dataset: Dataset, names: set[str], out: Console) -> None:
+def prepare_stores(dataset: Dataset, names: set[str], folder: Path, out: Console) -> dict[str, str]:
+    """Makes the stores that are missing, and records each; returns the loaders that have none, with the reason."""
     from harness.prepare import prepare
 
+    storeless = {}
     for name in sorted(names):
-        if not loaders.unavailable(name):
-            with bar(f"store of {name}", "cells", out) as progress:
-                prepare(dataset, name, lambda done, progress=progress: progress(done, dataset.n_cells))
+        if loaders.unavailable(name):
+            continue
+        with bar(f"store of {name}", "cells", out) as progress:
+            made = prepare(dataset, name, lambda done, progress=progress: progress(done, dataset.n_cells))
+        if made:
+            results.append(folder / CONVERSIONS, made)
+            size = f"{made.provenance['store_bytes'] / 1e6:,.0f} MB" if made.status == "ok" else made.reason
+            out.print(f"store of {name}: {made.status}, {made.seconds or 0:.0f} s, {size}", highlight=False)
+            if made.status != "ok":
+                storeless[name] = made.reason
+    return storeless
 
 
 def load(options: argparse.Namespace, out: Console) -> Dataset:
@@ -206,7 +217,9 @@ def prepare_only(options: argparse.Namespace) -> None:
 
         with bar(f"downloading {options.dataset}", "MB", out) as progress:
             fetch.fetch_named(options.dataset, options.project, progress)
-    prepare_stores(load(options, out), set(loaders.NAMES), out)
+    dataset, folder = load(options, out), RESULTS / host.machine()
+    with results.lock(folder):
+        prepare_stores(dataset, set(loaders.NAMES), folder, out)
 
 
 def status(options: argparse.Namespace) -> None:
@@ -216,7 +229,7 @@ def status(options: argparse.Namespace) -> None:
     if not options.folder.is_dir():
         raise UserError(f"There is no results folder {options.folder}.")
     out = console()
-    paths = sorted(options.folder.rglob("*.jsonl"))
+    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name != CONVERSIONS)
     if not paths:
         raise UserError(f"{options.folder} holds no results (*.jsonl).")
     for path in paths:

@@ -1,4 +1,4 @@
-"""Brings a loader's store into being, once, whole or not at all."""
+"""Brings a loader's store into being, once, whole or not at all, and measures what that costs."""
 
 import errno
 import shutil
@@ -9,13 +9,18 @@ import loaders
 from harness.catalogue import DATA
 from harness.dataset import Dataset
 from harness.errors import UserError
+from harness.provenance import provenance
+from harness.results import Conversion
+from harness.spawn import spawn
 from loaders.protocol import UNCONVERTED
+
+STORES = DATA / "stores"
 
 
 def store_path(dataset: Dataset, loader: str) -> Path:
     """Where this loader's store of these very files lies, or will."""
     adapter = loaders.get(loader)
-    return DATA / "stores" / f"{dataset.name}-{dataset.fingerprint}" / adapter.store.replace("/", "-")
+    return STORES / f"{dataset.name}-{dataset.fingerprint}" / adapter.store.replace("/", "-")
 
 
 def store_files(dataset: Dataset, loader: str) -> list[Path]:
@@ -25,20 +30,32 @@ def store_files(dataset: Dataset, loader: str) -> list[Path]:
     return sorted(path for path in store_path(dataset, loader).rglob("*") if path.is_file())
 
 
-def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> None:
-    """Converts the data set for the loader, unless that is done or not needed."""
+def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> Conversion | None:
+    """Converts the data set for the loader in a process of its own; None where that is done or not needed.
+
+    A conversion that fails leaves nothing behind but its reason; UserError where the disk is full.
+    """
     adapter = loaders.get(loader)
     path = store_path(dataset, loader)
     if adapter.store == UNCONVERTED or path.exists():
-        return
+        return None
     aside = path.with_name(path.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    try:
-        adapter.prepare(dataset, aside, progress)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
+    job = {
+        "task": "convert",
+        "loader": loader,
+        "adapter": loaders.NAMES[loader],
+        "dataset": dataset.to_dict(),
+        "store": str(aside.resolve()),
+    }
+    outcome = spawn(job, None, None, lambda phase, cells, seconds: progress(cells))
+    if outcome["status"] == "ok":
+        aside.rename(path)
+    else:
         shutil.rmtree(aside)
-        raise UserError(f"the disk of {DATA} is full; nothing that looks finished was left on it.") from error
-    aside.rename(path)
+    if outcome.pop("errno", None) == errno.ENOSPC:
+        raise UserError(f"the disk of {DATA} is full; nothing that looks finished was left on it.")
+    facts = provenance(loader, dataset)
+    facts["store_bytes"] = sum(file.stat().st_size for file in store_files(dataset, loader)) or None
+    return Conversion(dataset=dataset.name, loader=loader, store=adapter.store, provenance=facts, **outcome)

@@ -1,4 +1,4 @@
-"""Measurements on disk: one JSON line each, appended and never rewritten."""
+"""Measurements and conversions on disk: one JSON line each, appended and never rewritten."""
 
 import fcntl
 import json
@@ -77,25 +77,51 @@ class Measurement:
         return cls(**values)
 
 
-def read(path: Path) -> list[Measurement]:
-    """All measurements of a file, in the order they were made; [] for a file that is not there."""
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """What making a loader's store cost; null is "not measured". The fingerprint is in the provenance."""
+
+    dataset: str
+    loader: str
+    store: str
+    status: str
+    reason: str | None = None
+    seconds: float | None = None
+    peak_rss_bytes: int | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> "Conversion":
+        """Raises ValueError saying what is wrong with the line."""
+        values = json.loads(line)
+        if not isinstance(values, dict) or set(values) != {f.name for f in fields(cls)}:
+            raise ValueError("it has other fields than a conversion")
+        return cls(**values)
+
+
+def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) -> list[T]:
+    """All records of a file, in the order they were made; [] for a file that is not there."""
     if not path.exists():
         return []
     found = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         try:
-            found.append(Measurement.from_json(line))
+            found.append(kind.from_json(line))
         except (ValueError, KeyError) as error:
             raise UserError(
-                f"{path}, line {number} is not a measurement ({error}). Nothing was changed; "
+                f"{path}, line {number} is not a {kind.__name__.lower()} ({error}). Nothing was changed; "
                 "mend the line or move the file away."
             ) from error
     return found
 
 
-def append(path: Path, measurement: Measurement) -> None:
+def append(path: Path, record: Measurement | Conversion) -> None:
     """Adds one line that survives a power cut once this returns; on a full disk the file stays as it was."""
-    line = (measurement.to_json() + "\n").encode()
+    line = (record.to_json() + "\n").encode()
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         size = os.fstat(file).st_size

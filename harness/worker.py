@@ -32,23 +32,36 @@ def main() -> None:
     host.die_with_parent()
     say = _private_output()
     job = json.load(sys.stdin)
-    condition = Condition.from_dict(job["condition"])
     try:
-        result = run(job, condition, say)
+        result = convert(job, say) if job["task"] == "convert" else run(job, say)
     except Incompatible as reason:
-        result = {"status": "skipped", "reason": f"{condition.loader} cannot honour this condition: {reason}"}
+        result = {"status": "skipped", "reason": f"{job['loader']} cannot honour this condition: {reason}"}
     except Exception as error:
         traceback.print_exc()
         result = {
             "status": "failed",
             "reason": f"{type(error).__name__}: {error}",
-            "unreadable": _is_io(error),
+            "errno": _errno(error),
         }
     say({"result": result})
 
 
-def run(job: dict[str, Any], condition: Condition, say: Callable[[dict], None]) -> dict[str, Any]:
+def convert(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
+    """Writes the loader's store into the empty folder `store`; returns a Conversion's own fields."""
+    dataset = Dataset.from_dict(job["dataset"])
+    start = time.perf_counter()
+
+    def progress(cells: int) -> None:
+        say({"phase": "convert", "rows": cells, "seconds": time.perf_counter() - start})
+
+    progress(0)
+    loaders.load(job["adapter"]).prepare(dataset, Path(job["store"]), progress)
+    return {"status": "ok", "seconds": time.perf_counter() - start, "peak_rss_bytes": host.peak_rss_bytes()}
+
+
+def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     """Opens the loader, measures it, and records its order; returns a Measurement's own fields."""
+    condition = Condition.from_dict(job["condition"])
     dataset, timing = Dataset.from_dict(job["dataset"]), Timing(**job["timing"])
     store, order_path = Path(job["store"]), job["order_path"]
     if condition.cores:
@@ -138,13 +151,13 @@ def _private_output() -> Callable[[dict], None]:
     return say
 
 
-def _is_io(error: BaseException | None) -> bool:
-    """Whether an error, or one that caused it, came from reading a file."""
+def _errno(error: BaseException | None) -> int | None:
+    """The system's number for what went wrong, of the error or of one that caused it; 0 where HDF5 gave none."""
     while error is not None:
         if isinstance(error, OSError):
-            return True
+            return error.errno or 0
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 if __name__ == "__main__":

@@ -1,75 +1,94 @@
 """A store is prepared once, and looks finished only when it is. Killed for real, on a disk that is really full."""
 
-import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import loaders
 from harness import __main__ as command
-from harness import prepare
+from harness import prepare, results
 from harness.dataset import Dataset
-from tests import toys
+from harness.results import Conversion
 from tests.conftest import program
 from tests.test_bad_input import small_disk  # noqa: F401 - a fixture
 
+Use = Callable[[str], None]
 
-@pytest.fixture(autouse=True)
-def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setitem(loaders.NAMES, "toy", "tests.toys:Converting")
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
+    """Registers one of tests.toys, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    return
+    return lambda name: monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{name}")
 
 
-def test_prepared_once(tiny_set: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepared_once_and_measured(toy: Use, tiny_set: Dataset) -> None:
+    toy("Converting")
     told: list[int] = []
-    prepare.prepare(tiny_set, "toy", told.append)
-    assert told == [504, 1009]
+    made = prepare.prepare(tiny_set, "toy", told.append)
+    assert told == [0, 504, 1009]
     (file,) = prepare.store_files(tiny_set, "toy")
     assert file.read_text() == "1009"
-    monkeypatch.setattr(toys.Converting, "prepare", None)
-    prepare.prepare(tiny_set, "toy", told.append)
+    assert (made.status, made.store, made.provenance["store_bytes"]) == ("ok", "toy/1", 4)
+    assert made.seconds > 0
+    assert made.peak_rss_bytes > 10e6
+    assert Conversion.from_json(made.to_json()) == made
+    assert prepare.prepare(tiny_set, "toy", told.append) is None
 
 
-KILLED = """
-import os, signal, sys
-import loaders
-from harness import catalogue, prepare
-loaders.NAMES["toy"] = "tests.toys:Converting"
-dataset = catalogue.load(sys.argv[1])
-os.chdir(sys.argv[2])
-def die(done):
-    (prepare.store_path(dataset, "toy").with_name("toy-1.partial") / "half").touch()
-    os.kill(os.getpid(), signal.SIGKILL)
-prepare.prepare(dataset, "toy", die)
-"""
+def test_a_conversion_that_dies_leaves_its_reason_and_nothing_else(toy: Use, tiny_set: Dataset) -> None:
+    toy("Dying")
+    made = prepare.prepare(tiny_set, "toy", lambda _: None)
+    assert made.status == "failed"
+    assert "killed" in made.reason
+    assert not list(prepare.STORES.rglob("half"))
 
 
-def test_killed_half_way(tiny_set: Dataset, tiny_folder: Path, tmp_path: Path) -> None:
-    assert program(KILLED, tiny_folder, tmp_path).wait(60) == -signal.SIGKILL
-    assert (prepare.store_path(tiny_set, "toy").with_name("toy-1.partial") / "half").exists()
+def test_killed_half_way_it_does_not_look_finished(
+    toy: Use, tiny_set: Dataset, tiny_folder: Path, tmp_path: Path
+) -> None:
+    toy("Converting")
+    half = prepare.store_path(tiny_set, "toy").with_name("toy-1.partial") / "half"
+    code = (
+        "import os, sys, loaders; from harness import catalogue, prepare; os.chdir(sys.argv[2]);"
+        "loaders.NAMES['toy'] = 'tests.toys:Endless';"
+        "prepare.prepare(catalogue.load(sys.argv[1]), 'toy', print)"
+    )
+    preparing = program(code, tiny_folder, tmp_path)
+    stop = time.monotonic() + 60
+    while not half.exists():
+        assert time.monotonic() < stop
+        time.sleep(0.05)
+    preparing.kill()
+    preparing.wait()
     assert not prepare.store_path(tiny_set, "toy").exists()
-    prepare.prepare(tiny_set, "toy", lambda _: None)
+    assert prepare.prepare(tiny_set, "toy", lambda _: None).status == "ok"
     assert [path.name for path in prepare.store_files(tiny_set, "toy")] == ["cells"]
 
 
-def test_nothing_is_prepared_for_who_reads_the_files_as_they_are(tiny_set: Dataset, tmp_path: Path) -> None:
-    prepare.prepare(tiny_set, "native", lambda _: None)
+def test_nothing_is_prepared_for_who_reads_the_files_as_they_are(toy: Use, tiny_set: Dataset, tmp_path: Path) -> None:
+    assert prepare.prepare(tiny_set, "native", lambda _: None) is None
     assert prepare.store_files(tiny_set, "native") == list(tiny_set.paths)
     assert not list(tmp_path.iterdir())
 
 
+def test_the_verb_records_what_it_made(toy: Use, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaders, "NAMES", {})
+    toy("Converting")
+    assert command.main(["prepare", str(tiny_folder)]) == 0
+    assert command.main(["prepare", str(tiny_folder)]) == 0
+    (path,) = Path("results").glob("*/conversions.jsonl")
+    assert [made.store for made in results.read(path, Conversion)] == ["toy/1"]
+
+
 @pytest.mark.usefixtures("small_disk")
 def test_a_full_disk_is_a_sentence(
-    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    toy: Use, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def fill(dataset: Dataset, path: Path, progress: object) -> None:
-        with (path / "cells").open("wb") as file:
-            for _ in range(30):
-                file.write(bytes(1_000_000))
-
-    monkeypatch.setattr(toys.Converting, "prepare", fill)
+    monkeypatch.setattr(loaders, "NAMES", {})
+    toy("Filling")
     assert command.main(["prepare", str(tiny_folder)]) == 2
     error = capsys.readouterr().err
     assert error == "error: the disk of data is full; nothing that looks finished was left on it.\n"

@@ -23,7 +23,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path) 
     def one(toy: str, timing: Timing = TIMING) -> Measurement:
         monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{toy}")
         grid = Grid(name="g", title="", timing=timing, conditions=(Condition(dataset="tiny", loader="toy"),))
-        return runner.measure_one(grid, tiny_set, runner.Task(grid.conditions[0], 0), tmp_path, toys.QUIET)
+        return runner.measure_one(grid, tiny_set, runner.Task(grid.conditions[0], 0), {}, tmp_path, toys.QUIET)
 
     return one
 
@@ -111,7 +111,8 @@ from tests import toys
 from tests.conftest import program
 loaders.NAMES["toy"] = "tests.toys:Hanging"
 grid = Grid(name="g", title="", timing=Timing(), conditions=(Condition(dataset="t", loader="toy"),))
-runner.measure_one(grid, catalogue.load(sys.argv[1]), runner.Task(grid.conditions[0], 0), Path(sys.argv[2]), toys.QUIET)
+task = runner.Task(grid.conditions[0], 0)
+runner.measure_one(grid, catalogue.load(sys.argv[1]), task, {}, Path(sys.argv[2]), toys.QUIET)
 """
 
 
@@ -143,6 +144,6 @@ def test_rows_are_appended_before_the_next_begins(
     display = toys.SimpleNamespace(
         begin=lambda *_: lines.append(len(results.read(path))), phase=lambda *_: None, end=lambda *_: None
     )
-    runner.run(grid, tiny_set, runner.missing(grid, tiny_set, [], 1, False), path, display)
+    runner.run(grid, tiny_set, runner.missing(grid, tiny_set, [], 1, False), {}, path, display)
     assert lines == [0, 1]
     assert len(results.read(path)) == 2

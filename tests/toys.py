@@ -119,4 +119,32 @@ class Converting(Toy):
         return cls()
 
 
+class Filling(Converting):
+    """Fills the disk."""
+
+    @classmethod
+    def prepare(cls, dataset, path, progress):
+        with (path / "cells").open("wb") as file:
+            for _ in range(30):
+                file.write(bytes(1_000_000))
+
+
+class Dying(Converting):
+    """Is killed half-way."""
+
+    @classmethod
+    def prepare(cls, dataset, path, progress):
+        (path / "half").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Endless(Converting):
+    """Stays half-way."""
+
+    @classmethod
+    def prepare(cls, dataset, path, progress):
+        (path / "half").touch()
+        time.sleep(3600)
+
+
 QUIET = SimpleNamespace(begin=lambda *_: None, phase=lambda *_: None, end=lambda *_: None)

@@ -1,0 +1,30 @@
+"""Where, when and with what a record was made."""
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import loaders
+from harness import host
+from harness.dataset import Dataset
+
+RECORDED_PACKAGES = ("anndata", "h5py", "isal", "numba", "numpy", "scipy", "torch")
+
+
+def provenance(loader: str, dataset: Dataset) -> dict[str, Any]:
+    """The facts of this moment, with the versions this loader stands on; no name, address or path of anybody."""
+    commit, dirty = host.git_state()
+    versions = host.packages()
+    wanted = sorted({*RECORDED_PACKAGES, *loaders.get(loader).imports})
+    return {
+        "utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": commit,
+        "git_dirty": dirty,
+        **host.facts(),
+        "packages": {name: versions[name] for name in wanted if name in versions},
+        "filesystem": None,
+        "evict_method": None,
+        "env": {name: os.environ[name] for name in host.THREAD_VARIABLES if name in os.environ},
+        "dataset_fingerprint": dataset.fingerprint,
+        "store_bytes": None,
+    }
