@@ -3,6 +3,7 @@
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
 # make status    tells what the results hold
+# make doctor    tells which loaders import, and what this machine allows
 
 DATASET ?= tahoe-mini
 PYTHON := .venv/bin/python
@@ -12,7 +13,7 @@ comma := ,
 STAMP = .venv/.setup-$(subst $(comma),-,$(EXTRAS))
 flag = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: setup bench test status prepare lock check
+.PHONY: setup bench test status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP)
@@ -28,6 +29,9 @@ test: setup
 
 status: setup
 	@$(PYTHON) -m harness status
+
+doctor: setup
+	@$(PYTHON) -m harness doctor
 
 prepare: setup
 	@$(PYTHON) -m harness prepare "$(DATASET)" $(call flag,PROJECT,project)

@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,10 +36,10 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb; 0 when it did what was asked, 2 for bad input, 130 when interrupted."""
+    """Runs one verb; 0 when it did what was asked, 1 for a broken loader, 2 for bad input, 130 when interrupted."""
     options = parser().parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -50,7 +51,6 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted: every finished line is kept; the same command goes on from there.", file=sys.stderr)
         return 130
-    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("status", help="what a results folder holds, and what is doubtful in it")
     verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
     verb.set_defaults(run=status)
+
+    verb = verbs.add_parser("doctor", help="which loaders import here, and what this machine allows")
+    verb.add_argument("--json", action="store_true", help="the same for programs")
+    verb.set_defaults(run=examine)
     return top
 
 
@@ -248,6 +252,31 @@ def status(options: argparse.Namespace) -> None:
         for doubt, conditions in sorted(told.items(), key=lambda item: -len(item[1])):
             some = "; ".join(conditions[:3]) + (f"; and {len(conditions) - 3} more" if len(conditions) > 3 else "")
             out.print(f"  {len(conditions)} x {doubt}\n      {some}", highlight=False, markup=False, soft_wrap=True)
+
+
+def examine(options: argparse.Namespace) -> int:
+    """Prints what `doctor` finds; 1 when a loader that is installed does not import."""
+    from harness import doctor
+
+    found = doctor.examine()
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        out = console()
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("loader", "version", "store", "", "reason"):
+            table.add_column(name)
+        for row in found["loaders"]:
+            table.add_row(row["name"], row["version"] or "", row["store"], row["status"], row["reason"] or "")
+        out.print(table)
+        machine = found["machine"]
+        out.print(
+            f"\n{machine['cpu']}, {machine['cores']} cores, {machine['ram_bytes'] / 2**30:.0f} GB, Python "
+            f"{machine['python']}\npage cache: {found['page_cache'] or 'cannot be emptied'}\n"
+            f"bounded memory: {found['memory_bound'] or 'not to be had'}",
+            highlight=False,
+        )
+    return 1 if any(row["status"] == "broken" for row in found["loaders"]) else 0
 
 
 if __name__ == "__main__":

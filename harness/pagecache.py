@@ -21,15 +21,21 @@ def evict(paths: Sequence[Path]) -> str | None:
     for path in paths:
         with path.open("rb") as file:
             os.fsync(file.fileno())  # dirty pages cannot be dropped
-    if os.access(DROP_CACHES, os.W_OK):
+    how = evict_method()
+    if how == "drop_caches":
         DROP_CACHES.write_text("3\n")
-        return "drop_caches"
-    if hasattr(os, "posix_fadvise"):
+    elif how == "fadvise":
         for path in paths:
             with path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return "fadvise"
-    return None
+    return how
+
+
+def evict_method() -> str | None:
+    """How this user can empty the page cache: all of it as root, else file by file; None where neither is had."""
+    if os.access(DROP_CACHES, os.W_OK):
+        return "drop_caches"
+    return "fadvise" if hasattr(os, "posix_fadvise") else None
 
 
 def warm(paths: Sequence[Path]) -> None:

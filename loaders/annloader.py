@@ -21,7 +21,7 @@ class AnnLoader:
     """Dense: its default converter's tensors. CSR: the matrix its view gathers, unconverted."""
 
     name = "annloader"
-    imports = ("torch",)
+    imports = ("anndata", "torch")
     store = UNCONVERTED
     knobs = {}
 

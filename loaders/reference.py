@@ -17,7 +17,7 @@ class Reference:
     """Reads all files when opened, so it needs 8 bytes a non-zero count (4 an entry where X is dense)."""
 
     name = "reference"
-    imports = ()
+    imports = ("anndata",)
     store = UNCONVERTED
     knobs = {}
 

@@ -16,7 +16,7 @@ class Stream:
     """Slices `fetch_factor` minibatches at a time; with `shuffle_buffer` it permutes each such buffer."""
 
     name = "stream"
-    imports = ()
+    imports = ("anndata",)
     store = UNCONVERTED
     knobs = {"fetch_factor": 1, "shuffle_buffer": False}
 

@@ -1,0 +1,59 @@
+"""Whether what a run needs is there: each loader imported in a process of its own, the machine, its page cache."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import loaders
+from harness import host, pagecache
+
+IMPORT_TIMEOUT_S = 300
+CGROUPS = {"cgroup v1": Path("/sys/fs/cgroup/memory"), "cgroup v2": Path("/sys/fs/cgroup")}
+
+
+def examine() -> dict[str, Any]:
+    """All of it, as JSON would have it. A loader's `status` is "available", "not installed" or "broken"."""
+    return {
+        "machine": host.facts(),
+        "page_cache": pagecache.evict_method(),
+        "memory_bound": memory_bound(),
+        "loaders": [examine_loader(name) for name in loaders.NAMES],
+    }
+
+
+def examine_loader(name: str) -> dict[str, str | None]:
+    adapter = loaders.get(name)
+    found = {"name": name, "store": adapter.store, "version": None, "status": "available", "reason": None}
+    if reason := loaders.unavailable(name):
+        return found | {"status": "not installed", "reason": reason}
+    found["version"] = version(adapter.imports)
+    code = "".join(f"import {module}\n" for module in adapter.imports)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        return found | {"status": "broken", "reason": f"importing it took more than {IMPORT_TIMEOUT_S} s"}
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        return found | {"status": "broken", "reason": lines[-1] if lines else f"exit code {done.returncode}"}
+    return found
+
+
+def version(modules: tuple[str, ...]) -> str:
+    """The release of the distribution that brings the first module; this project's own where it needs none."""
+    owner = packages_distributions()[modules[0].split(".")[0]][0] if modules else "loadstone"
+    return host.packages()[owner.lower()]
+
+
+def memory_bound() -> str | None:
+    """The kind of control group in which this user could bound a worker's memory; None where there is none."""
+    for kind, root in CGROUPS.items():
+        controllers = root / "cgroup.controllers"
+        has_memory = kind == "cgroup v1" or (controllers.exists() and "memory" in controllers.read_text().split())
+        if has_memory and os.access(root, os.W_OK) and root.is_dir():
+            return kind
+    return None
