@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
 
@@ -26,6 +27,47 @@ def entropy(frame: pd.DataFrame, dataset: str) -> Figure | None:
     note = f"cells drawn at random: {', '.join(f'{bits:.2f}' for bits in ideal)}"
     title = f"Entropy of {frame.attrs['label']} in a minibatch of {dataset}, bits"
     return _heatmaps(frame, "entropy_bits", title, note, log=False)
+
+
+ORDER_COLOURS = {"random": "#0072b2", "stream": "#e69f00"}  # told apart by the colour-blind
+
+
+@matplotlib.rc_context(STYLE)
+def bars(frame: pd.DataFrame, dataset: str) -> Figure | None:
+    """Cells/s of each condition on a log scale, a panel an output, the fastest on top.
+
+    Drawn for a comparison of loaders, five or more; None for a sweep of a few.
+    """
+    frame = frame[frame["cells_per_s"].notna()]
+    if frame["loader"].nunique() < 5 or len(frame) > 80:
+        return None
+    outputs = sorted(frame["output"].unique())
+    tallest = frame["output"].value_counts().max()
+    figure = Figure(figsize=(5.2 * len(outputs), 0.2 * tallest + 1.2), layout="constrained")
+    for ax, output in zip(figure.subplots(1, len(outputs), squeeze=False, sharex=True)[0], outputs, strict=True):
+        panel = frame[frame["output"] == output].sort_values("cells_per_s")
+        names = [f"{row.loader}  {_settings(row)}" for row in panel.itertuples()]
+        ax.barh(range(len(panel)), panel["cells_per_s"], color=[ORDER_COLOURS[o] for o in panel["order"]])
+        ax.set_yticks(range(len(panel)), names)
+        ax.set_xscale("log")
+        ax.set_xlim(frame["cells_per_s"].min() / 2, frame["cells_per_s"].max() * 4)
+        for i, rate in enumerate(panel["cells_per_s"]):
+            ax.text(rate * 1.1, i, f"{rate:,.0f}", va="center", fontsize=7)
+        ax.set_title(output)
+        ax.set_xlabel("cells/s")
+    handles = [Patch(color=colour, label=order) for order, colour in ORDER_COLOURS.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle(f"Loaders on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    return figure
+
+
+def _settings(row: object) -> str:
+    """What tells a bar from others of its loader."""
+    parts = [f"b={row.block_size:.0f}"] if not np.isnan(row.block_size) else []
+    parts += [f"f={row.fetch_factor:.0f}"] if not np.isnan(row.fetch_factor) else []
+    parts += [row.other] if row.other else []
+    parts += [f"m={row.batch_size}"] if row.batch_size != 64 else []
+    return " ".join(parts)
 
 
 @matplotlib.rc_context(STYLE)

@@ -11,8 +11,10 @@ import loaders
 from analysis import doubts, entropy
 from harness.condition import Condition, Grid
 from harness.dataset import Dataset
-from harness.results import Measurement
+from harness.results import Conversion, Measurement
+from loaders.protocol import UNCONVERTED
 
+ORACLE = "reference"
 BASELINE = "annloader"  # its random order is what the papers compare with
 
 
@@ -36,7 +38,13 @@ def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -
     return found
 
 
-def table(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement], orders: Path) -> pd.DataFrame:
+def table(
+    grid: Grid,
+    dataset: Dataset,
+    measurements: Sequence[Measurement],
+    conversions: Sequence[Conversion],
+    orders: Path,
+) -> pd.DataFrame:
     """One row a condition: its parameters, throughput with interval, entropy beside the random ideal, doubts.
 
     Columns carry their units; nan is "not measured". entropy_bits is of the data set's first label.
@@ -60,7 +68,30 @@ def table(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement], ord
                 frame.loc[i, "entropy_bits"] = bits.mean() if len(bits) else np.nan
                 frame.loc[i, "ideal_bits"] = entropy.random_ideal(codes, condition.batch_size)
     frame.attrs["label"] = label
+    made = {
+        c.store: c.seconds
+        for c in conversions
+        if c.status == "ok" and c.provenance.get("dataset_fingerprint") == dataset.fingerprint
+    }
+    frame["convert_s"] = [made.get(loaders.get(name).store, np.nan) for name in frame["loader"]]
+    frame["pays_after_epochs"] = pays_after(frame, dataset.n_cells)
     return frame
+
+
+def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
+    """Epochs after which a conversion has cost less than going without it; inf: never; nan: nothing converted.
+
+    Against the fastest loader of the same order and output that reads the files as they are, whatever its
+    settings; the oracle, which holds all cells in memory, is left out.
+    """
+    unconverted = frame[[loaders.get(name).store == UNCONVERTED and name != ORACLE for name in frame["loader"]]]
+    fastest = unconverted.groupby(["output", "order"])["cells_per_s"].max()
+    found = []
+    for row in frame.to_dict("records"):
+        rival = fastest.get((row["output"], row["order"]), np.nan)
+        saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds an epoch
+        found.append(row["convert_s"] / saved if saved > 0 else row["convert_s"] * np.inf)
+    return found
 
 
 def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | None) -> dict[str, object]:
@@ -106,7 +137,13 @@ def interval(rates: np.ndarray) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def cells(row: Mapping[str, object]) -> dict[str, str]:
+def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
+    """The table as text, the fastest first; what conversions cost only where there is one."""
+    converted = frame["convert_s"].notna().any()
+    return [_line(row, converted) for row in by_speed(frame).to_dict("records")]
+
+
+def _line(row: Mapping[str, object], converted: bool) -> dict[str, str]:
     """A row as text, for the terminal and for markdown; "–" where nothing was measured."""
 
     def number(value: object, text: str) -> str:
@@ -129,6 +166,12 @@ def cells(row: Mapping[str, object]) -> dict[str, str]:
         )
         if holds
     )
+    costs = {
+        "convert, s": number(row["convert_s"], "{:,.0f}"),
+        "pays after, epochs": "never"
+        if row["pays_after_epochs"] == np.inf
+        else number(row["pays_after_epochs"], "{:,.1f}"),
+    }
     return {
         "loader": " ".join(filter(None, [str(row["loader"]), str(row["other"])])) + mark,
         "order": str(row["order"]),
@@ -139,6 +182,7 @@ def cells(row: Mapping[str, object]) -> dict[str, str]:
         "x AnnLoader": number(row["times_baseline"], "{:.1f}"),
         "entropy, bits": entropy_text,
         "memory, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
+        **(costs if converted else {}),
     }
 
 
@@ -160,13 +204,13 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
 
 def markdown(frame: pd.DataFrame) -> str:
     """The table and its footnotes, for a README."""
-    lines = [cells(row) for row in by_speed(frame).to_dict("records")]
-    head = list(lines[0])
+    body = lines(frame)
+    head = list(body[0])
     numeric = head[3:]
     rule = ["---:" if name in numeric else "---" for name in head]
-    text = [head, rule, *([line[name] for name in head] for line in lines)]
-    body = "\n".join("| " + " | ".join(line) + " |" for line in text)
-    return "\n\n".join([body, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
+    text = [head, rule, *([line[name] for name in head] for line in body)]
+    drawn = "\n".join("| " + " | ".join(line) + " |" for line in text)
+    return "\n\n".join([drawn, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
 
 
 def by_speed(frame: pd.DataFrame) -> pd.DataFrame:

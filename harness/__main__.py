@@ -140,7 +140,9 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
     """Prints the table and writes it and the figures; returns the files written."""
     from analysis import figures, report
 
-    frame = report.table(grid, dataset, results.read(folder / f"{grid.name}.jsonl"), folder / "orders")
+    measured = results.read(folder / f"{grid.name}.jsonl")
+    converted = results.read(folder / CONVERSIONS, results.Conversion)
+    frame = report.table(grid, dataset, measured, converted, folder / "orders")
     show(frame, out)
     stem = folder / "figures" / f"{dataset.name}-{grid.name}"
     stem.parent.mkdir(exist_ok=True)
@@ -151,6 +153,7 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
     pictures = {
         "throughput": figures.throughput(frame, dataset.name),
         "entropy": figures.entropy(frame, dataset.name),
+        "loaders": figures.bars(frame, dataset.name),
     }
     for name, figure in pictures.items():
         if figure is not None:
@@ -162,7 +165,7 @@ def show(frame: "pd.DataFrame", out: Console) -> None:
     from analysis import report
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    lines = [report.cells(row) for row in report.by_speed(frame).to_dict("records")]
+    lines = report.lines(frame)
     for name in lines[0]:
         table.add_column(name, justify="left" if name in ("loader", "order", "output") else "right", no_wrap=True)
     for line in lines:
