@@ -6,10 +6,22 @@ import numpy as np
 from scipy.stats import hypergeom
 
 
-def read_order(path: Path) -> list[np.ndarray]:
-    """The recorded minibatches, each an int64 array of row ids; see harness.worker.save_order."""
+def read_order(path: Path) -> tuple[list[np.ndarray], int]:
+    """The recorded minibatches, each an int64 array of row ids, and the rows of a fetch; see worker.save_order."""
     with np.load(path) as file:
-        return np.split(file["rows"], np.cumsum(file["sizes"])[:-1])
+        return np.split(file["rows"], np.cumsum(file["sizes"])[:-1]), int(file["fetch_rows"])
+
+
+def mean_and_error(bits: np.ndarray, per_fetch: int) -> tuple[float, float]:
+    """The mean of the batches' entropies and its standard error; nan for what too few batches cannot give.
+
+    Batches of one fetch are made of the same blocks and so alike: the error is of the means of whole fetches.
+    """
+    if not len(bits):
+        return np.nan, np.nan
+    whole = bits[: len(bits) // per_fetch * per_fetch].reshape(-1, per_fetch).mean(axis=1)
+    error = whole.std(ddof=1) / np.sqrt(len(whole)) if len(whole) > 1 else np.nan
+    return float(bits.mean()), float(error)
 
 
 def of_codes(codes: np.ndarray) -> float:

@@ -124,7 +124,7 @@ def _heatmap(ax: Axes, grid: pd.DataFrame, norm: Normalize, text: str) -> object
 def save(figure: Figure, path: Path) -> list[Path]:
     """Writes path.png and path.pdf, the same bytes for the same figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    png, pdf = path.with_suffix(".png"), path.with_suffix(".pdf")
+    png, pdf = (path.with_name(path.name + suffix) for suffix in (".png", ".pdf"))
     figure.savefig(png)
     figure.savefig(pdf, metadata={"CreationDate": None})
     return [png, pdf]

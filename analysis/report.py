@@ -59,13 +59,15 @@ def table(
     }
     table = [_row(c, rows, baseline.get(c.output)) for c, rows in found.items() if rows]
     frame = pd.DataFrame(table)
-    frame["entropy_bits"] = frame["ideal_bits"] = np.nan
+    frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
         for i, condition in frame["condition"].items():
             path = orders / f"{condition.key}-{dataset.fingerprint}.npz"
             if path.exists():
-                bits = entropy.of_batches(entropy.read_order(path), codes, condition.batch_size)
-                frame.loc[i, "entropy_bits"] = bits.mean() if len(bits) else np.nan
+                batches, fetch_rows = entropy.read_order(path)
+                bits = entropy.of_batches(batches, codes, condition.batch_size)
+                per_fetch = max(1, fetch_rows // condition.batch_size)
+                frame.loc[i, ["entropy_bits", "entropy_error_bits"]] = entropy.mean_and_error(bits, per_fetch)
                 frame.loc[i, "ideal_bits"] = entropy.random_ideal(codes, condition.batch_size)
     frame.attrs["label"] = label
     made = {
@@ -120,7 +122,7 @@ def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | No
         "times_baseline": np.median(rates) / baseline if len(rates) and baseline else np.nan,
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
         "fetches": min((m.fetches for m in ok), default=np.nan),
-        "epochs": max((m.epochs for m in ok), default=0),
+        "from_memory": any(doubts.mostly_from_memory(m) for m in ok),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "status": "ok" if ok else last.status,
         "reason": None if ok else last.reason,
@@ -155,13 +157,14 @@ def _line(row: Mapping[str, object], converted: bool) -> dict[str, str]:
     peak = row["peak_rss_bytes"]
     entropy_text = number(row["entropy_bits"], "{:.2f}")
     if entropy_text != "–":
+        entropy_text += number(row["entropy_error_bits"], " ± {:.2f}")
         entropy_text += number(row["ideal_bits"], " of {:.2f}")
     mark = "".join(
         sign
         for sign, holds in (
             ("†", row["marks"]),
             ("*", row["fetches"] < doubts.FEWEST_FETCHES),
-            ("°", row["cache"] == "cold" and row["epochs"]),
+            ("°", row["from_memory"]),
             ("‡", row["dirty"]),
         )
         if holds
@@ -193,8 +196,8 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"].values()]
     if (frame["fetches"] < doubts.FEWEST_FETCHES).any():
         notes.append(f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it.")
-    if ((frame["cache"] == "cold") & (frame["epochs"] > 0)).any():
-        notes.append("° went through the whole set within the window, and so read some of it from memory.")
+    if frame["from_memory"].any():
+        notes.append("° by its end the page cache held most of the store, so it read memory as much as the disk.")
     if frame["dirty"].any():
         notes.append("‡ made with uncommitted code.")
     for row in frame[frame["status"] != "ok"].to_dict("records"):

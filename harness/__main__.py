@@ -105,16 +105,17 @@ def bench(options: argparse.Namespace) -> None:
         if name not in loaders.NAMES:
             raise unknown("loader", name, loaders.NAMES)
     names = options.grid or catalogue.grids(options.dataset)
-    for name in names:
-        expand(name, "any")  # a grid that does not exist is found out before a data set is made
+    # What cannot be is found out before a data set is made.
+    measured = {condition.loader for name in names for condition in expand(name, "any").conditions}
+    if options.loaders and not measured & set(options.loaders):
+        raise UserError(f"No condition of {', '.join(names)} is of {', '.join(options.loaders)}.")
     out = console()
     folder = RESULTS / host.machine()
     dataset = load(options, out)
     written: list[Path] = []
     with results.lock(folder):
         for name in names:
-            grid = only(expand(name, dataset.name), options.loaders)
-            written += bench_grid(grid, dataset, folder, options, out)
+            written += bench_grid(expand(name, dataset.name), dataset, folder, options, out)
     out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
 
 
@@ -123,17 +124,20 @@ def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Nam
 
     path = folder / f"{grid.name}.jsonl"
     tasks = runner.missing(grid, dataset, results.read(path), options.repeat, options.retry)
+    if options.loaders:
+        tasks = [task for task in tasks if task.condition.loader in options.loaders]
     out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
     timing = grid.timing
     out.print(
         f"{len(tasks)} measurements to make, each {timing.warmup_s:g} s of warm-up and {timing.measure_s:g} s or more "
-        f"of window in a fresh process; {len(grid.conditions) * options.repeat - len(tasks)} are there already.",
+        "of window in a fresh process; what is there already is not made again.",
         highlight=False,
     )
     storeless = prepare_stores(dataset, {task.condition.loader for task in tasks}, folder, out)
     with Display(len(tasks), out) as display:
         runner.run(grid, dataset, tasks, storeless, path, display)
-    return [path, *publish(grid, dataset, folder, out)]
+    logs = [folder / "logs"] if (folder / "logs").exists() else []
+    return [path, *publish(grid, dataset, folder, out), *logs]
 
 
 def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Path]:
@@ -196,7 +200,7 @@ def prepare_stores(dataset: Dataset, names: set[str], folder: Path, out: Console
 
 
 def load(options: argparse.Namespace, out: Console) -> Dataset:
-    with bar(f"generating {options.dataset}", "cells", out) as progress:
+    with bar(f"making {options.dataset}", "cells", out) as progress:
         dataset = catalogue.load(options.dataset, options.labels, progress)
     out.print(
         f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
@@ -205,15 +209,6 @@ def load(options: argparse.Namespace, out: Console) -> Dataset:
         highlight=False,
     )
     return dataset
-
-
-def only(grid: Grid, names: list[str] | None) -> Grid:
-    if not names:
-        return grid
-    conditions = tuple(c for c in grid.conditions if c.loader in names)
-    if not conditions:
-        raise UserError(f"The grid {grid.name} has no condition of {', '.join(names)}.")
-    return Grid(name=grid.name, title=grid.title, timing=grid.timing, conditions=conditions)
 
 
 def prepare_only(options: argparse.Namespace) -> None:

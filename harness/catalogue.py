@@ -9,6 +9,7 @@ from typing import Any
 
 from harness.dataset import Dataset, find_files, inspect
 from harness.errors import UserError, unknown
+from harness.results import lock
 
 DATASETS = Path(__file__).with_name("datasets.toml")
 DATA = Path("data")
@@ -45,7 +46,8 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
         from harness import synthetic  # brings numba and pandas
 
         folder = DATA / spec
-        synthetic.generate(folder, progress=progress, **entry["synthetic"])
+        with lock(DATA):
+            synthetic.generate(folder, progress=progress, **entry["synthetic"])
         paths = find_files(str(folder))
     else:
         paths = _local_files(spec, entry["remote"])

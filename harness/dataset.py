@@ -132,8 +132,9 @@ def _look_at(path: Path) -> dict[str, Any]:
     try:
         with h5py.File(path) as file:
             return _look_into(path, file)
-    except OSError as error:
-        what = "is truncated" if "truncated" in str(error) else "cannot be opened"
+    except (OSError, RuntimeError, KeyError, AttributeError, TypeError, ValueError) as error:
+        # h5py and anndata raise any of these for a file whose parts do not fit together.
+        what = "is truncated" if "truncated" in str(error) else "is damaged, or no h5ad"
         raise UserError(f"{path} {what}: {error}.") from error
 
 
@@ -141,7 +142,7 @@ def _look_into(path: Path, file: h5py.File) -> dict[str, Any]:
     if "X" not in file:
         raise UserError(f"{path} has no X.")
     x = file["X"]
-    encoding = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format", "array"))
+    encoding = _text(x.attrs.get("encoding-type", x.attrs.get("h5sparse_format", "array")))
     if "csc" in encoding:
         raise UserError(
             f"{path} holds X as CSC, from which cells cannot be read one by one; convert it once: "
@@ -163,15 +164,13 @@ def _look_into(path: Path, file: h5py.File) -> dict[str, Any]:
         raise UserError(f"{path}: X has {x.ndim} dimensions, not 2.")
     genes, categoricals = hashlib.sha256(str(n_genes).encode()), {}
     if "var" in file and "_index" in file["var"].attrs:
-        genes.update("\0".join(file["var"][file["var"].attrs["_index"]].asstr()[:]).encode())
+        genes.update("\0".join(_strings(file["var"][_text(file["var"].attrs["_index"])])).encode())
     if "obs" in file:
-        for column in file["obs"].attrs.get("column-order", ()):
+        for column in map(_text, file["obs"].attrs.get("column-order", ())):
             element = file["obs"][column]
-            if isinstance(element, h5py.Group) and element.attrs.get("encoding-type") == "categorical":
-                names = element["categories"]
-                names = names.asstr() if h5py.check_string_dtype(names.dtype) else names
+            if isinstance(element, h5py.Group) and _text(element.attrs.get("encoding-type", "")) == "categorical":
                 # One more than a label may have is enough to see that this is none: barcodes, say.
-                categoricals[column] = {str(value) for value in names[: LABEL_VALUES.stop]}
+                categoricals[column] = set(_strings(element["categories"], LABEL_VALUES.stop))
     return {
         "n_cells": n_cells,
         "n_genes": n_genes,
@@ -181,6 +180,18 @@ def _look_into(path: Path, file: h5py.File) -> dict[str, Any]:
         "categoricals": categoricals,
         "fingerprint": (n_cells, n_genes, nnz, str(sampled.dtype), _sample(path)),
     }
+
+
+def _text(value: str | bytes) -> str:
+    """An attribute's text, whichever way it was written."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _strings(element: h5py.Dataset | h5py.Group, count: int | None = None) -> list[str]:
+    """The first values of an array of names; a nullable one is a group of its values and a mask."""
+    values = element["values"] if isinstance(element, h5py.Group) else element
+    values = values.asstr() if h5py.check_string_dtype(values.dtype) else values
+    return [str(value) for value in values[:count]]
 
 
 def _sample(path: Path, pieces: int = 16, piece_bytes: int = 4096) -> str:

@@ -30,9 +30,12 @@ def console() -> Console:
 def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int], None]]:
     """A bar with its rate and the time left; yields a function of (units done, units in all)."""
     start = said = time.monotonic()
+    before = None  # what an earlier run had done is no work of this one's, and no part of its rate
 
     def told(done: int, total: int) -> str:
-        rate = done / max(time.monotonic() - start, 1e-9)
+        nonlocal before
+        before = done if before is None else before
+        rate = (done - before) / max(time.monotonic() - start, 1e-9)
         return f"{done:,} of {total:,} {unit}, {rate:,.0f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
 
     def plain(done: int, total: int) -> None:
@@ -45,7 +48,11 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int]
         yield plain
         return
     with Progress(
-        TextColumn(title), BarColumn(), TextColumn("{task.fields[told]}"), console=console, transient=True
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[told]}"),
+        console=console,
+        transient=True,
     ) as live:
         task = live.add_task(title, total=None, told="")
         yield lambda done, total: live.update(task, completed=done, total=total, told=told(done, total))
@@ -60,7 +67,7 @@ class Display:
         self.progress = Progress(
             TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
             TimeElapsedColumn(), TextColumn("left"), TextColumn("{task.fields[left]}"),
-            TextColumn("{task.fields[now]}"), console=console, transient=True,
+            TextColumn("{task.fields[now]}", markup=False), console=console, transient=True,
         )  # fmt: skip
         self.bar = self.progress.add_task("bench", total=tasks, left="?", now="")
 

@@ -11,10 +11,12 @@ import fsspec
 
 from harness import catalogue
 from harness.errors import UserError, unknown
+from harness.results import lock
 
 RANGE_BYTES = 32 << 20  # asked for at a time, and so the most that a broken connection loses
 TRIES = 6  # of one range, in a row, with the wait doubling from WAIT_S
 WAIT_S = 1.0
+REFUSALS = (400, 401, 403, 404, 410)  # answers of a server that asking again will not change
 SPARE_BYTES = 1 << 30  # left free on the disk
 
 
@@ -28,13 +30,10 @@ def fetch_named(name: str, project: str, progress: Callable[[int, int], None]) -
         files = fsspec.filesystem("gs", requester_pays=project, project=project)
     except ImportError:
         raise UserError("Google's storage needs gcsfs, which is not installed: EXTRAS=tahoe make setup") from None
-    fetch(
-        files,
-        remote["folder"],
-        catalogue.remote_names(remote),
-        catalogue.remote_folder(name, remote),
-        lambda done, total: progress(done // 10**6, total // 10**6),
-    )
+    folder = catalogue.remote_folder(name, remote)
+    names = catalogue.remote_names(remote)
+    with lock(folder):
+        fetch(files, remote["folder"], names, folder, lambda done, total: progress(done // 10**6, total // 10**6))
 
 
 def fetch(
@@ -69,6 +68,8 @@ def fetch(
                 out.write(_try("it broke off", name, partial(_range, source, urls[name], at, end)))
                 have += end - at
                 progress(have, total)
+        if part.stat().st_size != sizes[name]:
+            raise UserError(f"{part} has {part.stat().st_size:,} bytes, not {sizes[name]:,}; delete it and go on.")
         part.rename(folder / name)
 
 
@@ -106,7 +107,11 @@ def _try(trouble: str, what: str, action: Callable[[], Any]) -> Any:
             return action()
         except FileNotFoundError as error:
             raise UserError(f"{what}: {trouble}: {error}.") from error
+        except PermissionError as error:
+            raise UserError(f"{what}: {trouble}: {error}.") from error
         except Exception as error:
+            if getattr(error, "code", None) in REFUSALS or getattr(error, "status", None) in REFUSALS:
+                raise UserError(f"{what}: {trouble}: {error}.") from error
             last = error
             time.sleep(WAIT_S * 2**attempt)
     raise UserError(

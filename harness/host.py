@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
+MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 """What the numeric libraries read, when they are imported, for the size of their thread pools."""
 
@@ -102,7 +103,7 @@ def packages() -> dict[str, str]:
 
 
 def git_state() -> tuple[str | None, bool | None]:
-    """(commit, whether tracked or new files differ from it); results/ is left out, since a run itself writes it."""
+    """(commit, whether the code differs from it): tracked files but results/, which a run writes, and new code."""
 
     def git(*arguments: str) -> str | None:
         try:
@@ -114,8 +115,10 @@ def git_state() -> tuple[str | None, bool | None]:
         return done.stdout.strip()
 
     commit = git("rev-parse", "HEAD")
-    status = git("status", "--porcelain", "--", ".", ":!results") if commit else None
-    return commit, None if status is None else bool(status)
+    if commit is None:
+        return None, None
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return commit, bool(changed or git("status", "--porcelain", "--", "harness", "loaders", "analysis"))
 
 
 def filesystem(path: Path) -> str | None:

@@ -42,6 +42,7 @@ def measure(
     timing: Timing,
     clock: Callable[[], float],
     *,
+    epoch_rows: int,
     period_rows: int | None = None,
     probe: Callable[[], Any] = lambda: None,
     progress: Callable[[str, int, float], None] = lambda phase, rows, seconds: None,
@@ -53,7 +54,11 @@ def measure(
     or pay for one that is not counted. So the window is at least `timing.measure_s` long, and one fetch more at
     most; where a fetch takes longer than the window, it holds one fetch.
 
-    period_rows: rows after which the arrivals repeat themselves (the loader's fetch_rows times its processes).
+    Both edges are of fetches of full length: an epoch's last one may be short, and a window that began on it
+    would count less than it paid for, or more.
+
+    epoch_rows: cells of an epoch. period_rows: rows after which the arrivals repeat themselves (the loader's
+    fetch_rows times its processes).
     """
     period = period_rows or loader.fetch_rows
     start = clock()
@@ -67,12 +72,13 @@ def measure(
             n = touch(batch)
             first = now if first is None else first
             total += n
-            starts_fetch = in_epoch // period != fetch
+            full = in_epoch + period <= epoch_rows or period > epoch_rows
+            is_edge = full and in_epoch // period != fetch
             fetch = in_epoch // period
             in_epoch += n
             if begin is None:
                 progress("warm-up", total, now - start)
-                if starts_fetch and now - start >= timing.warmup_s:
+                if is_edge and now - start >= timing.warmup_s:
                     begun, begin = probe(), clock()
                 continue
             rows += n
@@ -80,7 +86,7 @@ def measure(
             windows.extend([0] * (int(elapsed) + 1 - len(windows)))
             windows[int(elapsed)] += n
             progress("window", rows, elapsed)
-            if starts_fetch and elapsed >= timing.measure_s:
+            if is_edge and elapsed >= timing.measure_s:
                 return Trace(
                     rows=rows,
                     seconds=elapsed,

@@ -54,6 +54,7 @@ def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> C
         aside.rename(path)
     else:
         shutil.rmtree(aside)
+    outcome.pop("log")
     if outcome.pop("errno", None) == errno.ENOSPC:
         raise UserError(f"the disk of {DATA} is full; nothing that looks finished was left on it.")
     facts = provenance(loader, dataset)

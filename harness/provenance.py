@@ -1,17 +1,17 @@
 """Where, when and with what a record was made."""
 
-import os
 from datetime import UTC, datetime
 from typing import Any
 
 import loaders
 from harness import host
 from harness.dataset import Dataset
+from harness.spawn import thread_budget
 
 RECORDED_PACKAGES = ("anndata", "h5py", "isal", "numba", "numpy", "scipy", "torch")
 
 
-def provenance(loader: str, dataset: Dataset) -> dict[str, Any]:
+def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[str, Any]:
     """The facts of this moment, with the versions this loader stands on; no name, address or path of anybody."""
     commit, dirty = host.git_state()
     versions = host.packages()
@@ -24,7 +24,7 @@ def provenance(loader: str, dataset: Dataset) -> dict[str, Any]:
         "packages": {name: versions[name] for name in wanted if name in versions},
         "filesystem": None,
         "evict_method": None,
-        "env": {name: os.environ[name] for name in host.THREAD_VARIABLES if name in os.environ},
+        "env": thread_budget(cores),
         "dataset_fingerprint": dataset.fingerprint,
         "store_bytes": None,
     }

@@ -64,13 +64,16 @@ class Measurement:
             raise ValueError(f"it has other fields than a measurement: {', '.join(odd)}")
         if values["status"] not in STATUSES:
             raise ValueError(f"its status is {values['status']!r}")
-        if values["status"] == "ok" and not (values["rows"] and values["seconds"]):
-            raise ValueError("it is ok, yet without rows or seconds")
+        if values["status"] == "ok" and not all(values[name] for name in ("rows", "seconds", "fetches")):
+            raise ValueError("it is ok, yet without rows, seconds or fetches")
+        for name, kind in (("condition", dict), ("timing", dict), ("provenance", dict), ("marks", dict)):
+            if not isinstance(values[name], kind):
+                raise ValueError(f"its {name} is no object")
         condition = dict(values["condition"])
         key = condition.pop("key")
         try:
             values |= {"condition": Condition.from_dict(condition), "timing": Timing(**values["timing"])}
-        except TypeError as error:
+        except (TypeError, AttributeError) as error:
             raise ValueError(str(error)) from error
         if values["condition"].key != key:
             raise ValueError(f"its key is {key}, its condition's {values['condition'].key}")
@@ -108,9 +111,9 @@ def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) 
     if not path.exists():
         return []
     found = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            found.append(kind.from_json(line))
+            found.append(kind.from_json(line.decode()))
         except (ValueError, KeyError) as error:
             raise UserError(
                 f"{path}, line {number} is not a {kind.__name__.lower()} ({error}). Nothing was changed; "
@@ -139,17 +142,17 @@ def append(path: Path, record: Measurement | Conversion) -> None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Makes the folder and holds it for this process: two runs at once would measure each other."""
+    """Makes the folder and holds it for this process: two runs at once would spoil each other's work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("w")
     except OSError as error:
-        raise UserError(f"The results folder {folder} cannot be written: {error.strerror}.") from error
+        raise UserError(f"The folder {folder} cannot be written: {error.strerror}.") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"Another run is writing to {folder}; two at once would measure each other. Wait for it, or stop it."
+                f"Another run is writing to {folder}; two at once would spoil each other. Wait for it, or stop it."
             ) from None
         yield

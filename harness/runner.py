@@ -29,14 +29,19 @@ def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: 
     """What is yet to be measured, in the order to measure it.
 
     Repeats are the outer loop and the conditions are shuffled inside it, so that drift falls on all alike. A row
-    counts as done if it was taken of these very files with this timing; with `retry`, only if it is ok.
+    counts as done if it was taken of these very files with this timing; with `retry`, only if it is ok. A row of
+    uncommitted code is made again once the code is committed, and one of a loader that was not installed once
+    it is.
     """
+    _, dirty = host.git_state()
     had = {
         (m.condition, m.repeat)
         for m in done
         if m.timing == grid.timing
         and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
         and (m.status == "ok" or not retry)
+        and (dirty or not m.provenance.get("git_dirty"))
+        and not (loaders.NOT_INSTALLED in (m.reason or "") and not loaders.unavailable(m.condition.loader))
     }
     tasks = []
     for repeat in range(repeats):
@@ -69,7 +74,7 @@ def measure_one(
         "condition": condition,
         "timing": grid.timing,
         "repeat": task.repeat,
-        "provenance": provenance(condition.loader, dataset),
+        "provenance": provenance(condition.loader, dataset, condition.cores),
     }
     if reason := loaders.unavailable(condition.loader):
         return Measurement(**known, status="skipped", reason=reason)
@@ -89,9 +94,13 @@ def measure_one(
         pagecache.warm(files)
     known["resident_before"] = pagecache.resident(files)
     if condition.cache == "cold" and (known["resident_before"] or 0) > COLD_AT_MOST:
-        reason = f"{known['resident_before']:.0%} of the store stayed in the page cache: some process has it mapped"
+        stayed = f"{known['resident_before']:.0%} of the store stayed in the page cache"
+        in_memory = known["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
+        why = "it lies on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
+        reason = f"{stayed}: {why}"
         return Measurement(**known, status="failed", reason=reason)
-    order = None if task.repeat else folder / "orders" / f"{condition.key}-{dataset.fingerprint}.npz"
+    order = folder / "orders" / f"{condition.key}-{dataset.fingerprint}.npz"
+    recorded = task.repeat and order.exists()  # the first repeat records anew, so that it is of this very code
     job = {
         "task": "measure",
         "loader": condition.loader,
@@ -100,9 +109,13 @@ def measure_one(
         "store": str(store_path(dataset, condition.loader).resolve()),
         "condition": condition.to_dict(),
         "timing": asdict(grid.timing),
-        "order_path": str(order.resolve()) if order and not order.exists() else None,
+        "order_path": None if recorded else str(order.resolve()),
     }
     outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
+    log = outcome.pop("log")
+    if outcome["status"] in ("failed", "timeout") and log:
+        (folder / "logs").mkdir(exist_ok=True)
+        (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(log)
     if outcome.pop("errno", None) is not None and (damage := first_damage(dataset)):
         outcome["reason"] = damage
     return Measurement(**known | outcome, resident_after=pagecache.resident(files))

@@ -14,6 +14,8 @@ from typing import Any
 
 from harness import host
 
+EXIT_S = 60.0  # for a worker to end by itself once it has closed its output
+
 Told = Callable[[str, int, float], None]
 """What a worker says of its progress is passed to: (phase, cells, seconds)."""
 
@@ -21,10 +23,11 @@ Told = Callable[[str, int, float], None]
 def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told: Told) -> dict[str, Any]:
     """Gives the job to a fresh worker and returns its result; one that it did not give is "failed" or "timeout".
 
-    cores sizes the thread pools of the libraries it will import; None: all there are.
+    What happens after the result has come cannot undo it, and becomes its `reason`. `log` is what the worker
+    wrote to standard error. cores sizes the thread pools of the libraries it will import; None: all there are.
     """
-    threads = {name: str(cores or host.available_cores()) for name in host.THREAD_VARIABLES}
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    result, trouble = None, None
     with tempfile.TemporaryFile() as log:
         worker = subprocess.Popen(
             [sys.executable, "-m", "harness.worker"],
@@ -32,34 +35,52 @@ def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told:
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=host.ROOT,
-            env=os.environ | threads | {"PYTHONWARNINGS": "ignore"},
+            env=os.environ | thread_budget(cores) | {"PYTHONWARNINGS": "ignore"},
             start_new_session=True,
         )
         try:
-            worker.stdin.write(json.dumps(job).encode())
-            worker.stdin.close()
+            with suppress(BrokenPipeError):  # a worker that is gone already says so by its exit code
+                worker.stdin.write(json.dumps(job).encode())
+                worker.stdin.close()
             for line in lines_until(worker.stdout, deadline):
-                message = json.loads(line)
-                if "result" in message:
-                    worker.wait(timeout=60)
-                    return message["result"]
-                told(message["phase"], message["rows"], message["seconds"])
-            status = worker.wait(timeout=60)
-        except BrokenPipeError:
-            status = worker.wait(timeout=60)
+                message = parse(line)
+                if message is None:
+                    trouble = f"the worker wrote something else than its protocol: {line[:80]!r}"
+                    break
+                result = message.get("result", result)
+                trouble = message.get("order_trouble", trouble)
+                if "phase" in message:
+                    told(message["phase"], message["rows"], message["seconds"])
+            else:
+                with suppress(subprocess.TimeoutExpired):  # what it had to say has been said
+                    worker.wait(timeout=EXIT_S)
         except TimeoutError:
-            return {"status": "timeout", "reason": f"no result after {timeout_s:g} s"}
-        except (ValueError, KeyError, TypeError):
-            return {
-                "status": "failed",
-                "reason": f"the worker wrote something else than its protocol: {line[:80]!r}",
-            }
-        except subprocess.TimeoutExpired:
-            return {"status": "timeout", "reason": "the worker did not end within 60 s of its result"}
+            trouble = f"no {'order' if result else 'result'} after {timeout_s:g} s"
+            result = result or {"status": "timeout"}
         finally:
+            status = worker.poll()
             _kill_group(worker)
         log.seek(0)
-        return {"status": "failed", "reason": death(status, log.read().decode(errors="replace"))}
+        text = log.read().decode(errors="replace")
+    if result is None:
+        result = {"status": "failed"}
+        trouble = trouble or death(status, text)
+    return {"reason": trouble} | result | {"log": text}
+
+
+def thread_budget(cores: int | None) -> dict[str, str]:
+    """The environment that holds numeric libraries to so many threads."""
+    return {name: str(cores or host.available_cores()) for name in host.THREAD_VARIABLES}
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """A message of the worker's protocol; None for anything else."""
+    try:
+        message = json.loads(line)
+    except ValueError:  # not JSON, or not even text
+        return None
+    known = {"result", "order_trouble", "phase"}
+    return message if isinstance(message, dict) and known & set(message) else None
 
 
 def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
@@ -77,9 +98,11 @@ def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
         yield from lines
 
 
-def death(status: int, log: str) -> str:
+def death(status: int | None, log: str) -> str:
     """Why a worker ended without a result, in a sentence."""
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "it said nothing")
+    if status is None:
+        return "the worker closed its output and did not end"
     if status == -signal.SIGKILL:
         return "the worker was killed (SIGKILL); where nobody did so by hand, the system ran out of memory"
     if status < 0:

@@ -37,7 +37,7 @@ DOSE_STRENGTH = (0.4, 0.7, 1.0)
 RESPONDING = 200  # genes that respond to one drug, mechanism or plate
 PLATE_LIKENESSES = 4
 SLAB = 1_024  # cells sampled per task
-CELL_BYTES = 3_600  # on disk, with labels
+CELL_BYTES = 3_900  # on disk, with labels
 GZIP_LEVEL = 4  # h5py's, and so anndata's, default
 
 

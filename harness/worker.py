@@ -25,7 +25,7 @@ from harness.measure import measure, touch
 from loaders.protocol import Incompatible
 
 PROGRESS_S = 0.5
-ORDER_BATCHES = 256
+ORDER_BATCHES = 512
 
 
 def main() -> None:
@@ -44,6 +44,13 @@ def main() -> None:
             "errno": _errno(error),
         }
     say({"result": result})
+    if result["status"] == "ok" and job.get("order_path"):
+        # After the result has been said: trouble here costs the order alone.
+        try:
+            record_order(job, say)
+        except Exception as error:
+            traceback.print_exc()
+            say({"order_trouble": f"its order could not be recorded: {type(error).__name__}: {error}"})
 
 
 def convert(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
@@ -60,10 +67,9 @@ def convert(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
 
 
 def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
-    """Opens the loader, measures it, and records its order; returns a Measurement's own fields."""
+    """Opens the loader and measures it; returns a Measurement's own fields."""
     condition = Condition.from_dict(job["condition"])
-    dataset, timing = Dataset.from_dict(job["dataset"]), Timing(**job["timing"])
-    store, order_path = Path(job["store"]), job["order_path"]
+    dataset, timing, store = Dataset.from_dict(job["dataset"]), Timing(**job["timing"]), Path(job["store"])
     if condition.cores:
         if condition.cores > host.available_cores():
             raise Incompatible(f"it asks for {condition.cores} cores, and there are {host.available_cores()}")
@@ -86,6 +92,7 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
             loader,
             timing,
             time.perf_counter,
+            epoch_rows=dataset.n_cells,
             period_rows=loader.fetch_rows * max(1, condition.workers),
             probe=host.usage,
             progress=progress,
@@ -94,13 +101,6 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
         fetches = trace.rows / loader.fetch_rows
     finally:
         loader.close()
-    if order_path:
-        say({"phase": "order", "rows": 0, "seconds": 0.0})
-        loader = adapter.open(dataset, store, condition, rows=True)
-        try:
-            save_order(Path(order_path), first_batches(loader.epoch(0), timing.order_s))
-        finally:
-            loader.close()
     values = asdict(trace)
     begun, ended = values.pop("begun"), values.pop("ended")
     read = (
@@ -120,23 +120,42 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     }
 
 
-def first_batches(batches: Iterator[Any], seconds: float) -> list[np.ndarray]:
-    """Row ids of an epoch's first batches: as many as come in the time given, one at least, 256 at most."""
+def record_order(job: dict[str, Any], say: Callable[[dict], None]) -> None:
+    """Opens the loader anew, with row ids, and saves those of an epoch's first batches."""
+    condition = Condition.from_dict(job["condition"])
+    say({"phase": "order", "rows": 0, "seconds": 0.0})
+    adapter = loaders.load(job["adapter"])
+    loader = adapter.open(Dataset.from_dict(job["dataset"]), Path(job["store"]), condition, rows=True)
+    try:
+        ids = first_batches(loader.epoch(0), loader.fetch_rows, job["timing"]["order_s"])
+        save_order(Path(job["order_path"]), ids, loader.fetch_rows)
+    finally:
+        loader.close()
+
+
+def first_batches(batches: Iterator[Any], fetch_rows: int, seconds: float) -> list[np.ndarray]:
+    """Row ids of an epoch's first batches: the whole fetches that begin in the time given, or in 512 batches.
+
+    Batches of one fetch are drawn from the same few blocks; half of a fetch would say less than it seems to.
+    """
     stop = time.monotonic() + seconds
-    ids = []
+    ids, rows = [], 0
     for batch in batches:
         touch(batch)
         ids.append(np.asarray(batch.rows, np.int64))
-        if len(ids) == ORDER_BATCHES or time.monotonic() > stop:
+        rows += len(ids[-1])
+        whole = rows % fetch_rows == 0
+        if whole and (len(ids) >= ORDER_BATCHES or time.monotonic() > stop):
             break
     return ids
 
 
-def save_order(path: Path, ids: list[np.ndarray]) -> None:
-    """Writes `rows`, all ids one after another, and `sizes`, the batches' lengths; appears only when whole."""
+def save_order(path: Path, ids: list[np.ndarray], fetch_rows: int) -> None:
+    """Writes `rows` (all ids one after another), `sizes` (of the batches) and `fetch_rows`; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial.npz")
-    np.savez_compressed(aside, rows=np.concatenate(ids), sizes=np.array([len(rows) for rows in ids]))
+    sizes = np.array([len(rows) for rows in ids])
+    np.savez_compressed(aside, rows=np.concatenate(ids), sizes=sizes, fetch_rows=fetch_rows)
     aside.rename(path)
 
 

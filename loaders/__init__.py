@@ -5,6 +5,8 @@ from importlib.util import find_spec
 
 from loaders.protocol import Loader
 
+NOT_INSTALLED = "not installed"
+
 NAMES = {
     "reference": "loaders.reference:Reference",
     "stream": "loaders.stream:Stream",
@@ -30,4 +32,4 @@ def unavailable(name: str) -> str | None:
     missing = [module for module in get(name).imports if find_spec(module) is None]
     if not missing:
         return None
-    return f"{' and '.join(missing)} not installed: EXTRAS={name} make setup"
+    return f"{' and '.join(missing)} {NOT_INSTALLED}: EXTRAS={name} make setup"

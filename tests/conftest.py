@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from tests import tiny
 
 settings.register_profile("untimed", deadline=None)  # no test asserts a time: these machines are shared
 settings.load_profile("untimed")
+
+
+def pytest_configure() -> None:
+    """Puts the tests' files on a disk: what lies on a file system in memory cannot be evicted from memory."""
+    if host.filesystem(Path(tempfile.gettempdir())) in host.MEMORY_FILESYSTEMS:
+        (host.ROOT / ".tests").mkdir(exist_ok=True)
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ class Clock:
             yield BATCH
 
     def measure(self, timing: Timing = TIMING) -> Trace:
-        return measure(self, timing, self)
+        return measure(self, timing, self, epoch_rows=64 * len(self.pauses))
 
 
 def rate(trace: Trace) -> float:
@@ -64,6 +64,17 @@ def test_no_bias_on_bursts_with_a_cost_per_batch(batches: int, fetch_s: float, b
     assert rate(clock.measure()) == pytest.approx(64 * batches / (fetch_s + batches * batch_s), rel=1e-3)
 
 
+@settings(max_examples=50)
+@given(st.integers(2, 64), st.integers(1, 40), st.integers(1, 63), st.floats(0.05, 2))
+def test_no_bias_where_an_epoch_ends_in_a_short_fetch(batches: int, fetches: int, rest: int, batch_s: float) -> None:
+    """A fetch costs in proportion to its batches, the epoch's short last one too: the true rate is constant."""
+    rest = min(rest, batches - 1)
+    whole = ([batch_s * batches] + [0.0] * (batches - 1)) * fetches
+    short = [batch_s * rest] + [0.0] * (rest - 1)
+    trace = Clock(whole + short, batches).measure()
+    assert rate(trace) == pytest.approx(64 / batch_s, rel=1e-3)
+
+
 def test_warm_up_is_not_counted() -> None:
     trace = Clock([25.0, 10.0] + [1.0] * 1000).measure()
     assert rate(trace) == 64
@@ -89,7 +100,7 @@ def test_windows_hold_the_rows_of_each_whole_second() -> None:
 
 def test_probes_are_taken_at_the_edges() -> None:
     clock = Clock([1.0] * 1000)
-    trace = measure(clock, TIMING, clock, probe=clock)
+    trace = measure(clock, TIMING, clock, epoch_rows=64_000, probe=clock)
     assert trace.ended - trace.begun == trace.seconds == 120
 
 

@@ -13,7 +13,15 @@ CONDITION = Condition(dataset="d", loader="native", knobs=(("block_size", 4),))
 
 
 def measurement(**fields: object) -> Measurement:
-    values = {"condition": CONDITION, "timing": Timing(), "repeat": 0, "status": "ok", "rows": 640, "seconds": 2.0}
+    values = {
+        "condition": CONDITION,
+        "timing": Timing(),
+        "repeat": 0,
+        "status": "ok",
+        "rows": 640,
+        "seconds": 2.0,
+        "fetches": 10.0,
+    }
     return Measurement(**values | fields)
 
 
@@ -38,6 +46,10 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
         measurement().to_json().replace('"rows": 640, ', ""),
         measurement().to_json().replace('"rows": 640', '"rows": null'),
         measurement().to_json().replace('"status": "ok"', '"status": "fine"'),
+        measurement().to_json().replace('"fetches": 10.0', '"fetches": null'),
+        measurement().to_json().replace('"provenance": {}', '"provenance": null'),
+        measurement().to_json().replace('"knobs": {"block_size": 4}', '"knobs": []'),
+        measurement().to_json().replace('"knobs": {"block_size": 4}', '"knobs": null'),
         measurement().to_json().replace('"batch_size": 64', '"batch_size": 32'),
     ],
 )

@@ -116,6 +116,47 @@ runner.measure_one(grid, catalogue.load(sys.argv[1]), task, {}, Path(sys.argv[2]
 """
 
 
+def test_trouble_with_the_order_does_not_undo_the_measurement(measure: Callable[..., Measurement]) -> None:
+    m = measure("Nameless")
+    assert (m.status, m.reason) == ("ok", "its order could not be recorded: MemoryError: no room for names")
+    assert m.rows > 0
+
+
+def test_a_failed_worker_leaves_its_log(measure: Callable[..., Measurement], tmp_path: Path) -> None:
+    m = measure("Raising")
+    assert "the third shelf is empty" in (tmp_path / "logs" / f"{m.condition.key}-0.log").read_text()
+    assert "Traceback" in (tmp_path / "logs" / f"{m.condition.key}-0.log").read_text()
+
+
+def row(**fields: object) -> Measurement:
+    values = {"timing": TIMING, "repeat": 0, "status": "ok", "rows": 1, "seconds": 1.0, "fetches": 9.0}
+    return Measurement(condition=Condition(dataset="t", loader="native"), **values | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "retry", "tree_dirty", "again"),
+    [
+        ({}, False, False, False),
+        ({"git_dirty": True}, False, False, True),
+        ({"git_dirty": True}, False, True, False),
+        ({"status": "failed"}, False, False, False),
+        ({"status": "failed"}, True, False, True),
+        ({"status": "skipped", "reason": "torch not installed: EXTRAS=native make setup"}, False, False, True),
+        ({"dataset_fingerprint": "of other files"}, False, False, True),
+        ({"timing": Timing()}, False, False, True),
+    ],
+)
+def test_what_counts_as_done(
+    tiny_set: Dataset, monkeypatch: pytest.MonkeyPatch, fields: dict, retry: bool, tree_dirty: bool, again: bool
+) -> None:
+    monkeypatch.setattr(runner.host, "git_state", lambda: ("abc", tree_dirty))
+    provenance = {"dataset_fingerprint": tiny_set.fingerprint, "git_dirty": False}
+    provenance |= {name: fields[name] for name in fields if name in provenance}
+    done = row(**{k: v for k, v in fields.items() if k not in provenance}, provenance=provenance)
+    grid = Grid(name="g", title="", timing=TIMING, conditions=(done.condition,))
+    assert bool(runner.missing(grid, tiny_set, [done], 1, retry)) == again
+
+
 def test_the_worker_dies_with_its_parent(tiny_folder: Path, tmp_path: Path) -> None:
     running = program(PARENT, tiny_folder, tmp_path)
     parent = psutil.Process(running.pid)

@@ -80,4 +80,4 @@ class Native:
 def _densify(data, indices, indptr, dense):
     for row in range(len(dense)):
         for k in range(indptr[row], indptr[row + 1]):
-            dense[row, indices[k]] = data[k]
+            dense[row, indices[k]] += data[k]
