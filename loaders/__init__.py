@@ -13,6 +13,12 @@ NAMES = {
     "annloader": "loaders.annloader:AnnLoader",
     "scdataset": "loaders.scdataset:ScDataset",
     "native": "loaders.native:Native",
+    "memmap": "loaders.memmap:MemMap",
+    "huggingface": "loaders.huggingface:HuggingFace",
+    "bionemo": "loaders.bionemo:BioNeMo",
+    "annbatch": "loaders.annbatch:AnnBatch",
+    "annbatch_unshuffled": "loaders.annbatch:AnnBatchUnshuffled",
+    "mapped": "loaders.mapped:Mapped",
 }
 
 
@@ -29,7 +35,14 @@ def load(where: str) -> type[Loader]:
 
 def unavailable(name: str) -> str | None:
     """Why the loader cannot run here, or None: looks for its libraries without importing them."""
-    missing = [module for module in get(name).imports if find_spec(module) is None]
+    missing = [module for module in get(name).imports if not _found(module)]
     if not missing:
         return None
     return f"{' and '.join(missing)} {NOT_INSTALLED}: EXTRAS={name} make setup"
+
+
+def _found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that a dotted name begins with
+        return False

@@ -1,0 +1,109 @@
+"""annbatch over a sharded zarr store, read with zarrs: pre-shuffled, as its authors advise, or as the files are."""
+
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+
+from harness.condition import Condition
+from harness.dataset import Dataset
+from loaders.convert import to_output
+from loaders.protocol import Batch, Incompatible
+
+COLLECTION = "c.zarr"
+
+
+class AnnBatch:
+    """The store holds the cells in an order shuffled once; an epoch takes its chunks at random and mixes a buffer.
+
+    Its stream is the order of the store, the same in every epoch, and so not that of the files.
+    """
+
+    name = "annbatch"
+    imports = ("annbatch", "zarrs")
+    store = "zarr-shuffled/1"
+    shuffled_store = True
+    knobs = {"chunk_size": 512, "preload_nchunks": 32}
+
+    @classmethod
+    def broken(cls, condition: Condition) -> dict[str, str]:
+        return {}
+
+    @classmethod
+    def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
+        import anndata as ad
+        import pandas as pd
+        from annbatch import DatasetCollection
+
+        _use_zarrs()
+        firsts = dict(zip(dataset.paths, dataset.offsets[:-1], strict=True))
+        # The harness has seen that the files share their genes. Numbered, they need not have names that are unique.
+        genes = pd.DataFrame(index=np.arange(dataset.n_genes).astype(str))
+
+        def numbered(file: Path) -> ad.AnnData:
+            x = ad.experimental.read_lazy(file).X
+            row = firsts[file] + np.arange(x.shape[0])
+            return ad.AnnData(x, obs=pd.DataFrame({"row": row}, index=row.astype(str)), var=genes)
+
+        with redirect_stderr(StringIO()):  # an adapter does not print, and the library's progress bars have no switch
+            DatasetCollection(path / COLLECTION).add_adatas(
+                dataset.paths, load_adata=numbered, shuffle=cls.shuffled_store, rng=np.random.default_rng(0)
+            )
+        progress(dataset.n_cells)
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "AnnBatch":
+        if condition.workers:
+            raise Incompatible("it reads with threads, and its authors advise against worker processes")
+        knobs = cls.knobs | dict(condition.knobs)
+        fetch_rows = knobs["chunk_size"] * knobs["preload_nchunks"]
+        if fetch_rows % condition.batch_size:
+            raise Incompatible(f"its buffer of {fetch_rows} rows is not a multiple of the batch size")
+        return cls(path, condition, knobs, rows)
+
+    def __init__(self, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
+        import anndata as ad
+        import pandas as pd
+        import zarr
+        from annbatch import DatasetCollection, Loader
+        from annbatch.samplers import RandomSampler, SequentialSampler
+
+        _use_zarrs()
+        self.condition, self.rows = condition, rows
+        self.fetch_rows = knobs["chunk_size"] * knobs["preload_nchunks"]
+        self.generator = np.random.default_rng()  # every epoch sets its state
+        if condition.order == "random":
+            sampler = RandomSampler(**knobs, batch_size=condition.batch_size, rng=self.generator)
+        else:
+            sampler = SequentialSampler(**knobs, batch_size=condition.batch_size)
+        self.loader = Loader(batch_sampler=sampler, preload_to_gpu=False)
+        for group in DatasetCollection(path / COLLECTION, mode="r"):
+            x = group["X"] if isinstance(group["X"], zarr.Array) else ad.io.sparse_dataset(group["X"])
+            # Handed over one by one, and not as a collection, so that rows=False reads no obs.
+            self.loader.add_dataset(x, pd.DataFrame({"row": group["obs/row"][:]}) if rows else None)
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        self.generator.bit_generator.state = np.random.default_rng([self.condition.seed, index]).bit_generator.state
+        for batch in self.loader:
+            x = to_output(batch["X"], self.condition.output)
+            yield Batch(x, batch["obs"]["row"].to_numpy() if self.rows else None)
+
+    def close(self) -> None:
+        del self.loader
+
+
+class AnnBatchUnshuffled(AnnBatch):
+    """The store holds the cells in the order of the files: chunks at random are all that mixes them."""
+
+    name = "annbatch_unshuffled"
+    store = "zarr-unshuffled/1"
+    shuffled_store = False
+
+
+def _use_zarrs() -> None:
+    """The codec pipeline its authors call necessary on a local disk; zarr's own is Python."""
+    import zarr
+
+    zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})

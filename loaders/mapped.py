@@ -1,0 +1,81 @@
+"""lamindb's MappedCollection: h5ad files mapped as one, asked for one dense cell at a time."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from harness.condition import Condition
+from harness.dataset import Dataset
+from loaders.convert import to_output
+from loaders.protocol import UNCONVERTED, Batch
+
+
+class Mapped:
+    """Dense: the tensors of torch's own collate. CSR: the same, made sparse again within the clock."""
+
+    name = "mapped"
+    imports = ("lamindb", "torch")
+    store = UNCONVERTED
+    knobs = {}
+
+    @classmethod
+    def broken(cls, condition: Condition) -> dict[str, str]:
+        return {}
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Mapped":
+        return cls(dataset, condition, rows)
+
+    def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
+        import torch
+
+        library = _library()
+
+        class Numbered(library):
+            """The same cells, each with its row id: its own items name no more than their file."""
+
+            def __getitem__(self, i: int) -> dict:
+                return {**super().__getitem__(i), "row": i}
+
+        self.condition, self.rows = condition, rows
+        self.cells = (Numbered if rows else library)(
+            list(dataset.paths), join=None, parallel=condition.workers > 0, dtype="float32"
+        )
+        self.generator = torch.Generator()
+        sampler = torch.utils.data.RandomSampler(self.cells, generator=self.generator)
+        self.loader = torch.utils.data.DataLoader(
+            self.cells,
+            batch_size=condition.batch_size,
+            sampler=sampler if condition.order == "random" else None,
+            num_workers=condition.workers,
+            worker_init_fn=self.cells.torch_worker_init_fn if condition.workers else None,
+            multiprocessing_context="fork" if condition.workers else None,
+        )
+        self.fetch_rows = condition.batch_size
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        self.generator.manual_seed(int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0]))
+        for batch in self.loader:
+            x = batch["X"] if self.condition.output == "dense" else to_output(batch["X"].numpy(), "csr")
+            yield Batch(x, batch["row"].numpy() if self.rows else None)
+
+    def close(self) -> None:
+        self.loader = None
+        self.cells.close()
+
+
+def _library() -> type:
+    """MappedCollection, imported without the user's settings.
+
+    With them the import makes a folder in the home and connects to the user's instance, wherever that is.
+    """
+    known = {name: os.environ.pop(name, None) for name in ("LAMIN_SETTINGS_DIR", "LAMIN_CURRENT_INSTANCE")}
+    with TemporaryDirectory() as folder:
+        os.environ["LAMIN_SETTINGS_DIR"] = folder
+        from lamindb.core import MappedCollection
+    del os.environ["LAMIN_SETTINGS_DIR"]
+    os.environ.update({name: value for name, value in known.items() if value is not None})
+    return MappedCollection
