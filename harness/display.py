@@ -30,19 +30,23 @@ def console() -> Console:
 def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int], None]]:
     """A bar with its rate and the time left; yields a function of (units done, units in all)."""
     start = said = time.monotonic()
-    before = None  # what an earlier run had done is no work of this one's, and no part of its rate
+    before = None
 
     def told(done: int, total: int) -> str:
         nonlocal before
-        before = done if before is None else before
+        if before is None:  # what an earlier run had done is no work of this one's, and no part of its rate
+            before = done
         rate = (done - before) / max(time.monotonic() - start, 1e-9)
+        if not rate:
+            return f"{done:,} of {total:,} {unit}"
         return f"{done:,} of {total:,} {unit}, {rate:,.0f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
 
     def plain(done: int, total: int) -> None:
         nonlocal said
+        text = told(done, total)
         if time.monotonic() - said >= PLAIN_EVERY_S / 3:
             said = time.monotonic()
-            console.print(f"{title}: {told(done, total)}", markup=False, highlight=False)
+            console.print(f"{title}: {text}", markup=False, highlight=False)
 
     if not console.is_terminal:
         yield plain

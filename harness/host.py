@@ -1,11 +1,14 @@
 """The machine and the process: facts for provenance, thread budgets, processor time, memory and bytes read."""
 
+import hashlib
 import os
 import platform
 import re
 import signal
 import subprocess
 import sys
+import uuid
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -90,10 +93,18 @@ def cpu_name() -> str:
 
 @cache
 def machine() -> str:
-    """A folder name for this class of machine: processor, cores and memory, and nothing that names its owner."""
+    """A folder name for this machine: processor, cores and memory, and four digits that tell it from its like.
+
+    The digits are of a hash, so that a checkout that holds another machine's results is not taken to have been
+    measured here, and nothing names the owner.
+    """
     cpu = re.sub(r"\(.*?\)|\bCPU\b|\bProcessor\b|@.*", " ", cpu_name())
     gib = round(psutil.virtual_memory().total / 2**30)
-    return re.sub(r"[^a-z0-9]+", "-", f"{cpu} {available_cores()} cores {gib} gb".lower()).strip("-")
+    identity = [platform.node(), uuid.getnode() if not uuid.getnode() >> 40 & 1 else "random"]
+    with suppress(OSError):
+        identity.append(Path("/etc/machine-id").read_text())
+    digits = hashlib.sha256(repr(identity).encode()).hexdigest()[:4]
+    return re.sub(r"[^a-z0-9]+", "-", f"{cpu} {available_cores()} cores {gib} gb {digits}".lower()).strip("-")
 
 
 @cache
