@@ -157,7 +157,8 @@ def _line(row: Mapping[str, object], converted: bool) -> dict[str, str]:
     peak = row["peak_rss_bytes"]
     entropy_text = number(row["entropy_bits"], "{:.2f}")
     if entropy_text != "–":
-        entropy_text += number(row["entropy_error_bits"], " ± {:.2f}")
+        error = row["entropy_error_bits"]
+        entropy_text += "" if pd.isna(error) else f" ± {error:.2f}"
         entropy_text += number(row["ideal_bits"], " of {:.2f}")
     mark = "".join(
         sign
