@@ -48,7 +48,10 @@ def test_every_condition_has_its_row(finished: tuple[Path, str]) -> None:
 def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[Path, str]) -> None:
     folder, printed = finished
     named = printed.split("Written:")[1].split()
-    assert len(named) == 7
+    kinds = ["jsonl", "table.md", "table.csv"]
+    kinds += [f"{picture}.{form}" for picture in ("throughput", "entropy", "loaders") for form in ("png", "pdf")]
+    assert len(named) == len(kinds)
+    assert all(path.endswith(kind) for path, kind in zip(named, kinds, strict=True))
     for path in named:
         assert (folder / path).stat().st_size > 0
     table = (folder / next(p for p in named if p.endswith("table.md"))).read_text()
