@@ -8,7 +8,7 @@ from harness import host
 from harness.dataset import Dataset
 from harness.spawn import thread_budget
 
-RECORDED_PACKAGES = ("anndata", "h5py", "isal", "numba", "numpy", "scipy", "torch")
+RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy", "scipy", "torch", "zlib-ng")
 
 
 def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[str, Any]:

@@ -19,6 +19,10 @@ NAMES = {
     "annbatch": "loaders.annbatch:AnnBatch",
     "annbatch_unshuffled": "loaders.annbatch:AnnBatchUnshuffled",
     "mapped": "loaders.mapped:Mapped",
+    "native_zarr": "loaders.native:NativeZarr",
+    "native_zarr_shuffled": "loaders.native:NativeZarrShuffled",
+    "native_arrow": "loaders.native:NativeArrow",
+    "native_bionemo": "loaders.native:NativeBioNeMo",
 }
 
 

@@ -12,6 +12,7 @@ from harness.dataset import Dataset
 from loaders.convert import to_output
 from loaders.protocol import Batch, Incompatible
 
+WHOLE = "whole"  # the folder of all files' cells within a store
 PAGED_MB = 500
 BLOCK_ROWS = 100_000
 
@@ -50,7 +51,7 @@ class BioNeMo:
                 load_block_row_size=BLOCK_ROWS,
             )
 
-        whole = convert(path / "whole", dataset.paths[0])
+        whole = convert(path / WHOLE, dataset.paths[0])
         progress(dataset.lengths[0])
         for source, done in zip(dataset.paths[1:], dataset.offsets[2:].tolist(), strict=True):
             whole.concat(convert(path / "part", source), destroy_on_copy=True)
@@ -68,7 +69,7 @@ class BioNeMo:
         from bionemo.scdl.util.torch_dataloader_utils import collate_sparse_matrix_batch
 
         self.condition, self.rows, self.n_genes = condition, rows, dataset.n_genes
-        cells = SingleCellMemMapDataset(str(path / "whole"))
+        cells = SingleCellMemMapDataset(str(path / WHOLE))
         self.generator = torch.Generator()
         sampler = torch.utils.data.RandomSampler(cells, generator=self.generator)
         self.loader = torch.utils.data.DataLoader(

@@ -1,18 +1,39 @@
-"""The pipeline: the next buffer is read while this one is consumed."""
+"""The pipeline: the next buffers are read while this one is consumed."""
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import numpy as np
+
+from loaders.native.matrix import Matrix, Rows
+
+AHEAD_BYTES = 64_000_000  # of buffers in the making beyond the next one
+AHEAD_FETCHES = 16
 
 
-def one_ahead[T](items: Iterator[T]) -> Iterator[T]:
-    """The same items, each made in a thread while the consumer holds the one before it.
+def read_ahead(matrix: Matrix, fetches: Iterable[np.ndarray]) -> Iterator[tuple[np.ndarray, Rows]]:
+    """(row ids, their rows) of each fetch in turn.
 
-    An exception in making an item is raised where that item would have come. Dropped half-way, it waits for the
-    item in the making and leaves no thread behind.
+    While one is consumed the next is in the making, and as many after it as hold no more than AHEAD_BYTES with it.
+    An error is raised where its fetch would have come. Dropped half-way, it leaves no task behind.
     """
-    end = object()
-    with ThreadPoolExecutor(1, thread_name_prefix="fetch") as thread:
-        coming = thread.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = thread.submit(next, items, end)
-            yield item
+    waiting: deque = deque()
+    fetches = iter(fetches)
+    try:
+        while True:
+            with suppress(StopIteration):
+                while len(waiting) < 2 or _within_bounds(waiting):
+                    rows = next(fetches)
+                    waiting.append((rows, matrix.gather(rows)))
+            if not waiting:
+                return
+            rows, gathering = waiting.popleft()
+            yield rows, gathering.result()
+    finally:
+        for _, gathering in waiting:
+            gathering.cancel()
+
+
+def _within_bounds(waiting: deque) -> bool:
+    return len(waiting) < AHEAD_FETCHES and sum(g.rows.nbytes for _, g in waiting) < AHEAD_BYTES

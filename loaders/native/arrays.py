@@ -1,0 +1,167 @@
+"""One-dimensional arrays on disk, read in the pieces that some rows touch.
+
+A piece is a range of elements that is read at once, with the rows that take part in it. Compressed arrays are read
+by chunks, from each chunk's start to the last element wanted of it; plain ones by runs of rows that lie together.
+"""
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numba
+import numpy as np
+
+from loaders.native.codecs import Decode
+
+NEAR = 8_192  # elements that are cheaper to read over than to skip
+RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
+THROUGH_SLICE = 65_536  # elements read at a time through a library from an array without chunks
+
+
+class Pieces(NamedTuple):
+    """int64 arrays, one entry a piece: its elements start..stop, and the rows first..last that touch it."""
+
+    start: np.ndarray
+    stop: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+
+class Array(Protocol):
+    chunk: int | None
+    """Elements of a compressed chunk; None where any range costs what it holds."""
+
+    def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
+        """What to read for rows of the elements begin..end, both ascending; rows may repeat."""
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The elements start..stop, or some more; OSError naming file and place where they cannot be had."""
+
+
+class Chunked:
+    """Compressed chunks of one size, of which `packed(i)` gives the bytes of the i-th."""
+
+    def __init__(self, name: str, length: int, chunk: int, packed: Callable[[int], bytes], decode: Decode) -> None:
+        self.name, self.length, self.chunk, self.packed, self.decode = name, length, chunk, packed, decode
+
+    def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
+        return Pieces(*_chunks_of(begin, end, self.chunk))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        i = start // self.chunk
+        try:
+            values = self.decode(self.packed(i), stop - start)
+            if len(values) < stop - start:
+                raise ValueError(f"it holds {len(values)} elements")
+        except Exception as error:  # each codec has errors of its own
+            whole = min(start + self.chunk, self.length)
+            raise OSError(f"{self.name}, chunk {i} (elements {start} to {whole}) cannot be read: {error}") from error
+        return values
+
+
+class Plain:
+    """Uncompressed elements of a file, in one segment or several that no row crosses.
+
+    edges: int64 (segments + 1,), the first element of each and the length; places: the byte at which each begins.
+    """
+
+    chunk = None
+
+    def __init__(self, name: str, fd: int, dtype: np.dtype, edges: np.ndarray, places: np.ndarray) -> None:
+        self.name, self.fd, self.dtype, self.edges, self.places = name, fd, dtype, edges, places
+        longest = int(self.places[-1] + (edges[-1] - edges[-2]) * dtype.itemsize)
+        if os.fstat(fd).st_size < longest:
+            raise OSError(f"{name} is cut short: it should reach to byte {longest}")
+
+    def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
+        return Pieces(*_runs_of(begin, end, self.edges, NEAR, RUN))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        segment = int(np.searchsorted(self.edges, start, "right")) - 1
+        place = int(self.places[segment]) + (start - int(self.edges[segment])) * self.dtype.itemsize
+        packed = os.pread(self.fd, (stop - start) * self.dtype.itemsize, place)
+        if len(packed) < (stop - start) * self.dtype.itemsize:
+            raise OSError(f"{self.name}, elements {start} to {stop}, cannot be read: the file ends before them")
+        return np.frombuffer(packed, self.dtype)
+
+
+class Through:
+    """Any other array, through the library that knows its storage: slower, and so said once."""
+
+    def __init__(self, name: str, array, why: str) -> None:
+        self.name, self.array = name, array
+        self.chunk = array.chunks[0] if array.chunks else THROUGH_SLICE
+        warnings.warn(f"{name} is read through {type(array).__module__.split('.')[0]}, slower: {why}", stacklevel=2)
+
+    def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
+        return Pieces(*_chunks_of(begin, end, self.chunk))
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        try:
+            return self.array[start:stop]
+        except (OSError, RuntimeError, ValueError) as error:
+            chunk = start // self.chunk
+            raise OSError(f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {error}") from error
+
+
+def copy_rows(array: Array, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out) -> None:
+    """Reads the pieces, and copies what each row has in them to its place in `out`."""
+    for start, stop, first, last in zip(*(part.tolist() for part in pieces), strict=True):
+        values = array.read(start, stop)
+        if not values.dtype.isnative:
+            values = values.astype(out.dtype)
+        _scatter(values, start, begin[first:last], end[first:last], target[first:last], out)
+
+
+@numba.njit(nogil=True, cache=True)
+def _scatter(values, start, begin, end, target, out):
+    stop = start + len(values)
+    for i in range(len(begin)):
+        a, b = max(begin[i], start), min(end[i], stop)
+        shift = target[i] - begin[i]
+        for k in range(a, b):
+            out[k + shift] = values[k - start]
+
+
+@numba.njit(nogil=True, cache=True)
+def _chunks_of(begin, end, chunk):
+    n, previous = 0, -1
+    for i in range(len(begin)):
+        if end[i] > begin[i]:
+            a, b = begin[i] // chunk, (end[i] - 1) // chunk
+            n += b - max(a, previous + 1) + 1
+            previous = b
+    start, stop, first, last = (
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+    )
+    n, previous = 0, -1
+    for i in range(len(begin)):
+        if end[i] > begin[i]:
+            a, b = begin[i] // chunk, (end[i] - 1) // chunk
+            for c in range(a, b + 1):
+                if c > previous:
+                    start[n], first[n] = c * chunk, i
+                    n, previous = n + 1, c
+                place = n - 1 - (previous - c)  # a row that comes twice may begin in a chunk before the last
+                stop[place], last[place] = min(end[i], (c + 1) * chunk), i + 1
+    return start, stop, first, last
+
+
+@numba.njit(nogil=True, cache=True)
+def _runs_of(begin, end, edges, near, longest):
+    n_rows = len(begin)
+    start, stop, first, last = np.empty((4, n_rows), np.int64)
+    n, edge = 0, 0
+    for i in range(n_rows):
+        if end[i] == begin[i]:
+            continue
+        if n == 0 or begin[i] >= edge or begin[i] > stop[n - 1] + near or end[i] > start[n - 1] + longest:
+            start[n], first[n] = begin[i], i
+            edge = edges[np.searchsorted(edges, begin[i], side="right")]
+            n += 1
+        stop[n - 1], last[n - 1] = end[i], i + 1
+    return start[:n], stop[:n], first[:n], last[:n]

@@ -1,0 +1,90 @@
+"""CSR in an AnnData zarr group, version 2 or 3, sharded or not.
+
+zarr is asked for the array's layout, and a shard for its index of chunks. After that the chunks are read straight
+from the files and decoded by threads.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from loaders.native import codecs
+from loaders.native.arrays import Array, Chunked, Through
+from loaders.native.matrix import Part
+
+CHECKSUM_BYTES = 4  # of a shard's index
+NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
+
+
+def open_part(path: Path) -> Part:
+    """The matrix X of the group at `path`."""
+    import zarr
+
+    x = zarr.open_group(path, mode="r")["X"]
+    files = ExitStack()
+    indptr = x["indptr"][:].astype(np.int64, copy=False)
+    arrays = [_array(path / "X" / name, x[name], files) for name in ("data", "indices")]
+    return Part(indptr, *arrays, files.close)
+
+
+def _array(folder: Path, array, files: ExitStack) -> Array:
+    name, chunk = str(folder), array.chunks[0]
+    decode = _decoder(array)
+    if decode is None:
+        return Through(name, array, "no other codec is at hand for its compressors")
+    encode = array.metadata.encode_chunk_key
+    packed = _from_shards if array.shards else _from_files
+    found = packed(folder, array, encode, files)
+    if found is None:
+        return Through(name, array, "some of its chunks were never written")
+    return Chunked(name, array.shape[0], chunk, found, decode)
+
+
+def _decoder(array) -> codecs.Decode | None:
+    """The codec of its chunks; None for one, or a chain of some, that only zarr knows."""
+    compressors = array.compressors
+    if array.filters or len(compressors) > 1 or array.order != "C":
+        return None
+    kind = type(compressors[0]).__name__.lower().removesuffix("codec") if compressors else None
+    known = {
+        None: lambda: codecs.plain(array.dtype, False),
+        "blosc": lambda: codecs.numcodec("blosc", array.dtype, False),
+        "zstd": lambda: codecs.numcodec("zstd", array.dtype, False),
+    }
+    return known[kind]() if kind in known else None
+
+
+def _from_files(folder: Path, array, encode: Callable, files: ExitStack) -> Callable[[int], bytes] | None:
+    n_chunks = -(-array.shape[0] // array.chunks[0])
+    if not all((folder / encode((i,))).exists() for i in range(n_chunks)):
+        return None
+    return lambda i: (folder / encode((i,))).read_bytes()
+
+
+def _from_shards(folder: Path, array, encode: Callable, files: ExitStack) -> Callable[[int], bytes] | None:
+    per_shard = array.shards[0] // array.chunks[0]
+    fds, tables = [], []
+    for shard in range(-(-array.shape[0] // array.shards[0])):
+        path = folder / encode((shard,))
+        if not path.exists():
+            return None
+        fds.append(os.open(path, os.O_RDONLY))
+        files.callback(os.close, fds[-1])
+        index_bytes = 16 * per_shard
+        at = os.fstat(fds[-1]).st_size - index_bytes - CHECKSUM_BYTES
+        tables.append(np.frombuffer(os.pread(fds[-1], index_bytes, at), "<u8").reshape(-1, 2))
+    table = np.concatenate(tables)[: -(-array.shape[0] // array.chunks[0])]
+    if (table[:, 0] == NOWHERE).any():
+        return None
+    place, size = table.T.astype(np.int64)
+    return lambda i: os.pread(fds[i // per_shard], size[i], place[i])
+
+
+def obs_column(path: Path, name: str) -> np.ndarray:
+    """A numeric column of the group's obs table."""
+    import zarr
+
+    return zarr.open_group(path, mode="r")[f"obs/{name}"][:]
