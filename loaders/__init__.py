@@ -12,17 +12,17 @@ NAMES = {
     "stream": "loaders.stream:Stream",
     "annloader": "loaders.annloader:AnnLoader",
     "scdataset": "loaders.scdataset:ScDataset",
-    "native": "loaders.native:Native",
+    "native": "loaders.native.adapters:Native",
     "memmap": "loaders.memmap:MemMap",
     "huggingface": "loaders.huggingface:HuggingFace",
     "bionemo": "loaders.bionemo:BioNeMo",
     "annbatch": "loaders.annbatch:AnnBatch",
     "annbatch_unshuffled": "loaders.annbatch:AnnBatchUnshuffled",
     "mapped": "loaders.mapped:Mapped",
-    "native_zarr": "loaders.native:NativeZarr",
-    "native_zarr_shuffled": "loaders.native:NativeZarrShuffled",
-    "native_arrow": "loaders.native:NativeArrow",
-    "native_bionemo": "loaders.native:NativeBioNeMo",
+    "native_zarr": "loaders.native.adapters:NativeZarr",
+    "native_zarr_shuffled": "loaders.native.adapters:NativeZarrShuffled",
+    "native_arrow": "loaders.native.adapters:NativeArrow",
+    "native_bionemo": "loaders.native.adapters:NativeBioNeMo",
 }
 
 

@@ -24,20 +24,19 @@ from zarr.codecs import BloscCodec, GzipCodec
 from harness import catalogue
 from harness.condition import Condition
 from harness.dataset import Dataset
-from loaders.native import Native, arrow, h5ad, zarr
-from loaders.native.matrix import Matrix
+from loaders.native import Matrix, arrow, h5ad, zarr
+from loaders.native.adapters import Native
 from tests import tiny
 
 CONDITION = Condition(dataset="tiny", loader="native", batch_size=16, knobs=(("block_size", 4), ("fetch_factor", 3)))
 
 
 def opened(folder: Path) -> Matrix:
-    return Matrix([h5ad.open_part(path) for path in catalogue.find_files(str(folder))], threads=2)
+    return Matrix([h5ad.open_part(path) for path in catalogue.find_files(str(folder))], tiny.GENES, threads=2)
 
 
 def dense(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
-    data, indices, indptr = matrix.gather(rows).result()
-    return sp.csr_matrix((data, indices, indptr), shape=(len(rows), tiny.GENES)).toarray()
+    return matrix[rows].toarray()
 
 
 HDF5 = [{"chunks": (n,), **c} for n, c in product([1, 7, 64, 100_000], [{"compression": "gzip"}, {}])] + [
@@ -96,7 +95,7 @@ def test_every_form_of_zarr_gives_the_same_rows(tmp_path: Path, form: dict) -> N
         root["X"].create_array(name, data=getattr(x, name), **form)
     through = isinstance(form.get("compressors"), GzipCodec)
     with pytest.warns(UserWarning, match="through zarr, slower") if through else nullcontext():
-        matrix = Matrix([zarr.open_part(store)], threads=2)
+        matrix = Matrix([zarr.open_part(store)], tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
@@ -116,7 +115,7 @@ def test_arrow_lists_of_any_make(tmp_path: Path) -> None:
             writer.write_table(part, max_chunksize=97)
     state = {"_data_files": [{"filename": f"{i}.arrow"} for i in range(3)]}
     (tmp_path / "state.json").write_text(json.dumps(state))
-    matrix = Matrix(arrow.open_parts(tmp_path), threads=2)
+    matrix = Matrix(arrow.open_parts(tmp_path), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
@@ -157,7 +156,7 @@ def test_a_chunk_that_was_never_written_is_zeros(tmp_path: Path) -> None:
         made = file["X"].create_dataset("data", (20,), "f4", chunks=(10,), compression="gzip")
         made[:10] = 1
     with pytest.warns(UserWarning, match="never written"):
-        matrix = Matrix([h5ad.open_part(path)], threads=1)
+        matrix = Matrix([h5ad.open_part(path)], 5, threads=1)
     assert matrix.gather(np.arange(4)).result().data.sum() == 10
     matrix.close()
 

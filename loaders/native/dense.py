@@ -5,8 +5,6 @@ import sys
 import numba
 import numpy as np
 
-from loaders.native.matrix import Rows
-
 KEPT = 4  # arrays, before a consumer that holds more of them is given new ones
 
 
@@ -21,14 +19,15 @@ class DenseBatches:
         self.n_genes = n_genes
         self.kept: list[tuple[np.ndarray, list]] = []  # (array, [what was written to it])
 
-    def make(self, batch: Rows) -> np.ndarray:
-        """The batch as an array; entries of a row with one index are added up, as scipy does."""
-        rows = len(batch.indptr) - 1
+    def make(self, batch: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+        """CSR arrays (data, indices, indptr) as an array; a row's entries of one index are added up, as scipy does."""
+        data, indices, indptr = batch
+        rows = len(indptr) - 1
         array, written = self._free(rows)
         if written:
             _clear(*written, array)
-        written[:] = batch.indices, batch.indptr
-        _fill(*batch, array)
+        written[:] = indices, indptr
+        _fill(data, indices, indptr, array)
         view = array[:rows]
         view.flags.writeable = False
         return view

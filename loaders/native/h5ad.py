@@ -5,31 +5,62 @@ of which holds Python's lock or HDF5's for long.
 """
 
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import h5py
 import numpy as np
 
 from loaders.native import codecs
 from loaders.native.arrays import Array, Chunked, Plain, Through
-from loaders.native.matrix import Part
+from loaders.native.matrix import Matrix, Part
 
 SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
 CODECS = {h5py.h5z.FILTER_DEFLATE: "deflate", BLOSC: "blosc", ZSTD: "zstd"}
 
 
-def open_part(path: Path) -> Part:
-    """The matrix X of one file."""
-    file = h5py.File(path)
-    fd = os.open(path, os.O_RDONLY)
+def open_h5ad(
+    paths: Sequence[Path | str],
+    *,
+    matrix: str = "X",
+    output: Literal["csr", "dense"] = "csr",
+    threads: int | None = None,
+) -> Matrix:
+    """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
 
-    def close() -> None:
-        file.close()
-        os.close(fd)
+    matrix: "X", "raw/X" or "layers/NAME", in CSR; the files have the same genes. Only indptr is read here.
+    output, threads: see `Matrix`. OSError for a file that is cut short, ValueError for a matrix that is not CSR.
+    """
+    parts = [open_part(Path(path), matrix) for path in paths]
+    widths = set()
+    for path in paths:
+        with h5py.File(path) as file:
+            widths.add(_shape(file[matrix])[1])
+    if len(widths) > 1:
+        raise ValueError(f"the files differ in their number of genes: {sorted(widths)}")
+    return Matrix(parts, widths.pop(), output=output, threads=threads)
 
-    x = file["X"]
-    indptr = x["indptr"][:].astype(np.int64, copy=False)
-    return Part(indptr, _array(path, fd, x["data"]), _array(path, fd, x["indices"]), close)
+
+def open_part(path: Path, matrix: str = "X") -> Part:
+    """One file's matrix."""
+    with ExitStack() as files:
+        file = files.enter_context(h5py.File(path))
+        fd = os.open(path, os.O_RDONLY)
+        files.callback(os.close, fd)
+        x = file[matrix]
+        _shape(x)
+        indptr = x["indptr"][:].astype(np.int64, copy=False)
+        return Part(indptr, _array(path, fd, x["data"]), _array(path, fd, x["indices"]), files.pop_all().close)
+
+
+def _shape(x: h5py.Group | h5py.Dataset) -> tuple[int, int]:
+    """(cells, genes) of a CSR matrix."""
+    kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format", "array"))
+    if "csr" not in str(kind):
+        raise ValueError(f"{x.file.filename}: {x.name} is {kind}, not CSR")
+    return tuple(int(n) for n in x.attrs.get("shape", x.attrs.get("h5sparse_shape")))
 
 
 def _array(path: Path, fd: int, dataset: h5py.Dataset) -> Array:

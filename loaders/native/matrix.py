@@ -1,16 +1,20 @@
 """A CSR matrix on disk: any rows of it, gathered by several threads into one buffer."""
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from copy import copy
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from loaders.native.arrays import Array, Pieces, copy_rows
+from loaders.native.dense import DenseBatches
 from loaders.native.sampling import aligned
 
 PIECES_PER_TASK = 8
-ROW_BYTES = 8  # of an entry: a float32 value and an int32 index
 
 
 class Part(NamedTuple):
@@ -41,12 +45,12 @@ class Rows(NamedTuple):
 
 
 class Gathering:
-    """Rows that are being read."""
+    """What is being read: `fetched` is whole once all tasks have ended."""
 
-    def __init__(self, rows: Rows, tasks: list[Future]) -> None:
-        self.rows, self.tasks = rows, tasks
+    def __init__(self, fetched: Any, tasks: list[Future]) -> None:
+        self.fetched, self.tasks = fetched, tasks
 
-    def result(self) -> Rows:
+    def result(self) -> Any:
         """Waits for all of it; raises what reading raised."""
         try:
             for task in self.tasks:
@@ -54,7 +58,7 @@ class Gathering:
         except BaseException:
             self.cancel()
             raise
-        return self.rows
+        return self.fetched
 
     def cancel(self) -> None:
         """Drops what has not begun and waits for the rest."""
@@ -68,32 +72,57 @@ class Gathering:
 class Matrix:
     """The rows of all parts, one after another; holds open files and threads until `close`.
 
+    output: "csr" gives batches as scipy matrices that are views into the buffer, "dense" as arrays that cannot be
+    written to and are used again once dropped; both float32, (rows, n_genes). threads: that decode; None: one a core.
     Memory: 8 bytes a row and 16 bytes a chunk.
     """
 
-    def __init__(self, parts: Sequence[Part], threads: int) -> None:
-        self.parts = parts
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        n_genes: int,
+        *,
+        output: Literal["csr", "dense"] = "csr",
+        threads: int | None = None,
+    ) -> None:
+        self.parts, self.n_genes = parts, n_genes
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
-        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
+        self.pool = ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix="decode")
+        self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
+        self.dense = DenseBatches(n_genes) if output == "dense" else None
+        self.blocks: dict[int, np.ndarray | int] = {}
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
-    def aligned_blocks(self, block_size: int) -> np.ndarray | int:
+    def __getitem__(self, rows: np.ndarray) -> csr_matrix:
+        """The rows of these ids, in this order."""
+        return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
+
+    def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> np.ndarray | int:
         """What `BlockShuffled` takes: blocks as `sampling.aligned` makes them by the chunks of the indices.
 
-        The indices take longest to decode. The size itself where no part is chunked.
+        The indices take longest to decode. The size itself where no part is chunked. rows: of these ids only,
+        ascending.
         """
         if all(part.indices.chunk is None for part in self.parts):
             return block_size
-        starts = [
-            np.arange(0, len(part.indptr), block_size)  # may end with the number of rows, as an aligned one does
-            if part.indices.chunk is None
-            else aligned(part.indptr[:-1], part.indices.chunk, block_size)
-            for part in self.parts
-        ]
-        shifted = [offset + some for offset, some in zip(self.offsets.tolist(), starts, strict=False)]
-        return np.unique(np.concatenate([*shifted, [len(self)]]))
+        if rows is not None:
+            return self._aligned_blocks(block_size, rows)
+        if block_size not in self.blocks:
+            self.blocks[block_size] = self._aligned_blocks(block_size, None)
+        return self.blocks[block_size]
+
+    def _aligned_blocks(self, block_size: int, rows: np.ndarray | None) -> np.ndarray:
+        cuts = self.offsets if rows is None else np.searchsorted(rows, self.offsets)
+        starts = []
+        for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
+            begins = part.indptr[:-1] if rows is None else part.indptr[rows[first:last] - offset]
+            if part.indices.chunk is None:
+                starts.append(np.arange(first, last, block_size))
+            elif len(begins):
+                starts.append(first + aligned(begins, part.indices.chunk, block_size)[:-1])
+        return np.concatenate([*starts, cuts[-1:]])
 
     def gather(self, rows: np.ndarray) -> Gathering:
         """Begins to read the rows of these int64 ids, which may repeat, in this order."""
@@ -120,6 +149,15 @@ class Matrix:
                     some = Pieces(*(field[k : k + PIECES_PER_TASK] for field in pieces))
                     tasks.append(self.pool.submit(copy_rows, array, some, begin[mine], end[mine], target[mine], out))
         return Gathering(found, tasks)
+
+    def cut(self, fetched: Rows, start: int, stop: int) -> csr_matrix | np.ndarray:
+        """The minibatch of the rows start to stop of what was gathered."""
+        batch = fetched.cut(start, stop)
+        if self.dense is not None:
+            return self.dense.make(batch)
+        x = copy(self.empty(stop - start))  # a tenth of what scipy's constructor takes to see that the arrays fit
+        x.data, x.indices, x.indptr = batch
+        return x
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)

@@ -1,0 +1,129 @@
+"""Our loader as the harness sees it: over h5ad files as they are, and over other loaders' stores."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from harness.condition import Condition
+from harness.dataset import Dataset, natural
+from harness.host import available_cores
+from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
+from loaders.bionemo import WHOLE, BioNeMo
+from loaders.huggingface import HuggingFace
+from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, h5ad, scdl, zarr
+from loaders.native.matrix import Part
+from loaders.protocol import UNCONVERTED, Batch, Incompatible
+
+
+class Native:
+    """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
+
+    `aligned`: blocks break no storage chunk that need not be broken, and so may be some rows shorter.
+    """
+
+    name = "native"
+    imports = ()
+    store = UNCONVERTED
+    knobs = {"block_size": 16, "fetch_factor": 256, "aligned": True}
+
+    @classmethod
+    def broken(cls, condition: Condition) -> dict[str, str]:
+        return {}
+
+    @classmethod
+    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+        return [h5ad.open_part(file) for file in dataset.paths]
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Native":
+        if condition.workers:
+            raise Incompatible("it reads with threads inside one process; say cores, not workers")
+        if dataset.x_format != "csr" and cls.store != NativeArrow.store:
+            raise Incompatible(
+                f"it reads CSR, and X is {dataset.x_format} here (a.X = scipy.sparse.csr_matrix(a.X) converts)"
+            )
+        return cls(dataset, path, condition, rows)
+
+    def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
+        knobs = self.knobs | dict(condition.knobs)
+        blocks = BlockShuffling(knobs["block_size"], knobs["aligned"])
+        self.rows = rows
+        self.loader = BlockLoader(
+            Matrix(self.parts(dataset, path), dataset.n_genes, output=condition.output, threads=available_cores()),
+            sampler=Streaming() if condition.order == "stream" else blocks,
+            batch_size=condition.batch_size,
+            fetch_factor=knobs["fetch_factor"],
+            seed=condition.seed,
+        )
+        self.fetch_rows = self.loader.fetch_rows
+
+    def ids(self, rows: np.ndarray) -> np.ndarray:
+        """The row ids of places in the store."""
+        return rows
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        for batch in self.loader.epoch(index):
+            yield Batch(batch.x, self.ids(batch.rows) if self.rows else None)
+
+    def close(self) -> None:
+        self.loader.close()
+
+
+class NativeZarr(Native):
+    """The same over annbatch's zarr, written in the order of the files."""
+
+    name = "native_zarr"
+    imports = AnnBatchUnshuffled.imports
+    store = AnnBatchUnshuffled.store
+    prepare = AnnBatchUnshuffled.prepare
+
+    @classmethod
+    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+        return [zarr.open_part(group) for group in _groups(path)]
+
+
+class NativeZarrShuffled(NativeZarr):
+    """The same over annbatch's pre-shuffled zarr. Its stream is the order of the store, not of the files."""
+
+    name = "native_zarr_shuffled"
+    store = AnnBatch.store
+    prepare = AnnBatch.prepare
+
+    def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
+        super().__init__(dataset, path, condition, rows)
+        if rows:
+            self.stored = np.concatenate([zarr.obs_column(group, "row") for group in _groups(path)])
+
+    def ids(self, rows: np.ndarray) -> np.ndarray:
+        return self.stored[rows]
+
+
+class NativeArrow(Native):
+    """The same over the Arrow files of Hugging Face datasets."""
+
+    name = "native_arrow"
+    imports = ("datasets",)
+    store = HuggingFace.store
+    prepare = HuggingFace.prepare
+
+    @classmethod
+    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+        return arrow.open_parts(path)
+
+
+class NativeBioNeMo(Native):
+    """The same over BioNeMo-SCDL's memory-mapped arrays."""
+
+    name = "native_bionemo"
+    imports = ("bionemo.scdl",)
+    store = BioNeMo.store
+    prepare = BioNeMo.prepare
+
+    @classmethod
+    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+        return [scdl.open_part(path / WHOLE)]
+
+
+def _groups(path: Path) -> list[Path]:
+    return sorted((path / COLLECTION).glob("dataset_*"), key=natural)

@@ -1,0 +1,67 @@
+"""Rows of any collection that can be indexed with an array, and the hooks of the scDataset paper."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from loaders.native.matrix import Gathering
+
+
+class Fetched:
+    """What a fetch brought in, and where in it each row of the delivered order lies."""
+
+    nbytes = 0  # not known: read-ahead counts fetches instead
+
+    def __init__(self) -> None:
+        self.data, self.places = None, None
+
+
+class Indexed:
+    """A source over `collection[rows]`, rows ascending; one thread reads.
+
+    The hooks, in the order in which they are called, each with the default it replaces:
+    fetch_callback(collection, rows): collection[rows];
+    fetch_transform(data): nothing is done;
+    batch_callback(data, places): data[places];
+    batch_transform(batch): nothing is done. What it returns is the minibatch's `x`.
+    """
+
+    def __init__(
+        self,
+        collection: Any,
+        *,
+        fetch_callback: Callable[[Any, np.ndarray], Any] | None = None,
+        fetch_transform: Callable[[Any], Any] | None = None,
+        batch_callback: Callable[[Any, np.ndarray], Any] | None = None,
+        batch_transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.collection = collection
+        self.fetch_callback = fetch_callback or (lambda collection, rows: collection[rows])
+        self.fetch_transform = fetch_transform or (lambda data: data)
+        self.batch_callback = batch_callback or (lambda data, places: data[places])
+        self.batch_transform = batch_transform or (lambda batch: batch)
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="fetch")
+
+    def __len__(self) -> int:
+        return len(self.collection)
+
+    def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> int:
+        """The size itself: how the collection is stored is not known."""
+        return block_size
+
+    def gather(self, rows: np.ndarray) -> Gathering:
+        fetched = Fetched()
+
+        def read() -> None:
+            ordered, fetched.places = np.unique(rows, return_inverse=True)
+            fetched.data = self.fetch_transform(self.fetch_callback(self.collection, ordered))
+
+        return Gathering(fetched, [self.pool.submit(read)])
+
+    def cut(self, fetched: Fetched, start: int, stop: int) -> Any:
+        return self.batch_transform(self.batch_callback(fetched.data, fetched.places[start:stop]))
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)

@@ -1,0 +1,135 @@
+"""Minibatches of cells for training: block sampling with batched fetching."""
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from loaders.native.division import Share, turn_of
+from loaders.native.fetch import read_ahead
+from loaders.native.matrix import Gathering
+from loaders.native.samplers import BlockShuffling, Sampler
+from loaders.native.sampling import Subset
+
+
+class Source(Protocol):
+    """Where rows come from: a `Matrix`, or an `Indexed` collection."""
+
+    def __len__(self) -> int: ...
+
+    def aligned_blocks(self, block_size: int, rows: np.ndarray | None) -> np.ndarray | int: ...
+
+    def gather(self, rows: np.ndarray) -> Gathering: ...
+
+    def cut(self, fetched: Any, start: int, stop: int) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Minibatch(NamedTuple):
+    """x: what the source makes of the rows, (rows, genes). rows: int64 ids, (rows,). labels: codes of each, (rows,)."""
+
+    x: Any
+    rows: np.ndarray
+    labels: dict[str, np.ndarray]
+
+
+class BlockLoader:
+    """Minibatches from disk in an order that mixes blocks of rows; the method is that of the scDataset paper.
+
+    `batch_size * fetch_factor` rows are read at a time, in the order the sampler draws, and cut into minibatches.
+    The order is a function of (seed, epoch) and the same for any number of ranks and workers, which divide it
+    (see `Share` for how). Not thread-safe; one epoch runs at a time.
+
+    source: freed by `close`. subset: ids of the rows to deliver, for a split into training and validation; None:
+    all. labels: codes by row id, (rows of the source,) each, that come with the batch. drop_last: leaves out the
+    cells that do not fill a batch.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        sampler: Sampler = BlockShuffling(),  # noqa: B008 - frozen
+        batch_size: int = 64,
+        fetch_factor: int = 256,
+        subset: np.ndarray | None = None,
+        labels: Mapping[str, np.ndarray] | None = None,
+        drop_last: bool = False,
+        seed: int = 0,
+        rank: int = 0,
+        ranks: int = 1,
+        worker: int = 0,
+        workers: int = 1,
+    ) -> None:
+        if not 0 <= rank < ranks:
+            raise ValueError(f"rank {rank} is not one of {ranks}")
+        self.source, self.sampler, self.labels = source, sampler, dict(labels or {})
+        self.batch_size, self.fetch_rows, self.seed = batch_size, batch_size * fetch_factor, seed
+        self.subset = None if subset is None else _row_ids(subset, len(source))
+        self.share = {"rank": rank, "ranks": ranks, "workers": workers, "drop_last": drop_last}
+        self.worker = worker
+        self.epoch_index, self.delivered = 0, 0
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        """The epoch that is next, or what is left of the one whose state was loaded."""
+        yield from self.epoch(self.epoch_index, self.delivered)
+        self.epoch_index, self.delivered = self.epoch_index + 1, 0
+
+    def __len__(self) -> int:
+        """Minibatches of an epoch."""
+        return len(self._shares(self.epoch_index)[self.worker])
+
+    def epoch(self, index: int, delivered: int = 0) -> Iterator[Minibatch]:
+        """The minibatches of any epoch; without the first `delivered` of all workers together."""
+        self.epoch_index, self.delivered = index, delivered
+        shares = self._shares(index)
+        given, turn = turn_of([len(share) for share in shares], delivered)
+        mine = (self.worker + turn) % len(shares)  # the first of them gives what comes next
+        cuts_of_fetches = []
+
+        def rows_of_fetches() -> Iterator[np.ndarray]:
+            for rows, cuts in shares[mine].fetches(given[mine]):
+                cuts_of_fetches.append(cuts)
+                yield rows
+
+        for rows, fetched in read_ahead(self.source, rows_of_fetches()):
+            for start, stop in pairwise(cuts_of_fetches.pop(0).tolist()):
+                ids = rows[start:stop]
+                self.delivered += 1
+                yield Minibatch(
+                    self.source.cut(fetched, start, stop),
+                    ids,
+                    {name: codes[ids] for name, codes in self.labels.items()},
+                )
+            del fetched
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the epoch stands: what `load_state_dict` of an equal loader continues from, at the next batch."""
+        return {"seed": self.seed, "epoch": self.epoch_index, "delivered": self.delivered}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        if state["seed"] != self.seed:
+            raise ValueError(f"the state is of seed {state['seed']}, and this loader has {self.seed}")
+        self.epoch_index, self.delivered = state["epoch"], state["delivered"]
+
+    def close(self) -> None:
+        self.source.close()
+
+    def _shares(self, index: int) -> list[Share]:
+        """Of all workers, in one epoch."""
+        n = len(self.source) if self.subset is None else len(self.subset)
+        order = self.sampler.order(self.source, self.subset, n, self.fetch_rows, self.seed, index)
+        order = order if self.subset is None else Subset(order, self.subset)
+        workers = range(self.share["workers"])
+        return [Share(order, self.batch_size, worker=worker, **self.share) for worker in workers]
+
+
+def _row_ids(subset: np.ndarray, n: int) -> np.ndarray:
+    ids = np.unique(np.asarray(subset))
+    if len(ids) != len(subset):
+        raise ValueError("the subset names a row twice")
+    if not len(ids) or ids[0] < 0 or ids[-1] >= n or not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(f"the subset must hold ids of rows, whole numbers from 0 to {n - 1}")
+    return ids.astype(np.int64, copy=False)

@@ -1,0 +1,78 @@
+"""One epoch among ranks and workers: nothing twice, nothing lost but by the rule, and resumed where it stopped."""
+
+from itertools import pairwise, zip_longest
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaders.native.division import Share, turn_of
+from loaders.native.sampling import BlockShuffled, fetches
+
+N, BATCH, FETCH_FACTOR, COUNT = st.integers(1, 2000), st.integers(1, 40), st.integers(1, 6), st.integers(1, 5)
+
+
+def order(n: int, batch: int, factor: int) -> BlockShuffled:
+    return BlockShuffled(n, batch * factor, 7, 0, 0)
+
+
+def batches(share: Share, skip: int = 0) -> list[list[int]]:
+    return [rows[a:b].tolist() for rows, cuts in share.fetches(skip) for a, b in pairwise(cuts)]
+
+
+@given(N, BATCH, FETCH_FACTOR, st.booleans())
+def test_alone_it_is_the_order_cut_into_batches(n: int, batch: int, factor: int, drop_last: bool) -> None:
+    rows = np.concatenate(list(fetches(order(n, batch, factor)))).tolist()
+    wanted = [rows[i : i + batch] for i in range(0, n, batch)]
+    found = batches(Share(order(n, batch, factor), batch, drop_last=drop_last))
+    assert found == [some for some in wanted if len(some) == batch or not drop_last]
+
+
+@given(N, BATCH, FETCH_FACTOR, COUNT, st.booleans())
+def test_ranks_get_equally_many_batches_and_no_cell_twice(
+    n: int, batch: int, factor: int, ranks: int, drop_last: bool
+) -> None:
+    shares = [Share(order(n, batch, factor), batch, rank=r, ranks=ranks, drop_last=drop_last) for r in range(ranks)]
+    found = [batches(share) for share in shares]
+    assert len({len(some) for some in found}) == 1
+    assert [len(share) for share in shares] == [len(some) for some in found]
+    sizes = {len(some) for rank in found for some in rank}
+    assert max(sizes, default=batch) <= batch
+    assert sizes <= {batch} or not drop_last
+    rows = [row for rank in found for some in rank for row in some]
+    assert len(set(rows)) == len(rows)
+    lost = n - len(rows)
+    assert lost <= ((batch * ranks - 1) if drop_last else ranks - 1)
+
+
+@given(N, BATCH, FETCH_FACTOR, COUNT, COUNT)
+def test_workers_divide_a_ranks_batches(n: int, batch: int, factor: int, ranks: int, workers: int) -> None:
+    whole = batches(Share(order(n, batch, factor), batch, ranks=ranks))
+    parts = [
+        batches(Share(order(n, batch, factor), batch, ranks=ranks, worker=w, workers=workers)) for w in range(workers)
+    ]
+    assert sorted(whole) == sorted(some for part in parts for some in part)
+
+
+@given(N, BATCH, FETCH_FACTOR, COUNT, st.data())
+def test_resuming_gives_the_rest(n: int, batch: int, factor: int, ranks: int, data: st.DataObject) -> None:
+    share = Share(order(n, batch, factor), batch, ranks=ranks)
+    whole = batches(share)
+    skip = data.draw(st.integers(0, len(whole)))
+    assert batches(share, skip) == whole[skip:]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())
+def test_what_workers_have_delivered(counts: list[int], data: st.DataObject) -> None:
+    queues = [[w] * count for w, count in enumerate(counts)]
+    taken = [w for turn in zip_longest(*queues) for w in turn if w is not None]
+    delivered = data.draw(st.integers(0, len(taken)))
+    given, turn = turn_of(counts, delivered)
+    assert given == [taken[:delivered].count(w) for w in range(len(counts))]
+    assert turn == (taken[delivered] if delivered < len(taken) else 0)
+
+
+def test_a_fetch_that_is_no_multiple_of_the_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a multiple"):
+        Share(order(100, 10, 1), 3)
