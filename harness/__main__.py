@@ -262,10 +262,11 @@ def examine(options: argparse.Namespace) -> int:
     else:
         out = console()
         table = Table(box=None, header_style="bold", pad_edge=False)
-        for name in ("loader", "version", "store", "", "reason"):
+        for name in ("loader", "version", "store", "", "environment", "reason"):
             table.add_column(name)
         for row in found["loaders"]:
-            table.add_row(row["name"], row["version"] or "", row["store"], row["status"], row["reason"] or "")
+            told = (row[key] or "" for key in ("name", "version", "store", "status", "environment", "reason"))
+            table.add_row(*told)
         out.print(table)
         machine = found["machine"]
         out.print(

@@ -2,13 +2,11 @@
 
 import os
 import subprocess
-import sys
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import loaders
-from harness import host, pagecache
+from harness import host, interpreter, pagecache
 
 IMPORT_TIMEOUT_S = 300
 CGROUPS = {"cgroup v1": Path("/sys/fs/cgroup/memory"), "cgroup v2": Path("/sys/fs/cgroup")}
@@ -26,14 +24,19 @@ def examine() -> dict[str, Any]:
 
 def examine_loader(name: str) -> dict[str, str | None]:
     adapter = loaders.get(name)
-    found = {"name": name, "store": adapter.store, "version": None, "status": "available", "reason": None}
+    own = interpreter.own(name)
+    found = {"name": name, "store": adapter.store, "environment": str(own) if own else None, "version": None}
+    found |= {"status": "available", "reason": None}
     if reason := loaders.unavailable(name):
         return found | {"status": "not installed", "reason": reason}
-    found["version"] = version(adapter.imports)
+    found["version"] = version(name, adapter.imports)
     code = "".join(f"import {module}\n" for module in adapter.imports)
     try:
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=IMPORT_TIMEOUT_S
+            [interpreter.interpreter(name), "-W", "ignore", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=IMPORT_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
         return found | {"status": "broken", "reason": f"importing it took more than {IMPORT_TIMEOUT_S} s"}
@@ -43,10 +46,10 @@ def examine_loader(name: str) -> dict[str, str | None]:
     return found
 
 
-def version(modules: tuple[str, ...]) -> str:
-    """The release of the distribution that brings the first module; this project's own where it needs none."""
-    owner = packages_distributions()[modules[0].split(".")[0]][0] if modules else "loadstone"
-    return host.packages()[owner.lower()]
+def version(name: str, modules: tuple[str, ...]) -> str:
+    """The release of the package that brings the loader's first module; this project's own where it needs none."""
+    environment = interpreter.environment(name, modules)
+    return environment.packages[environment.owners[modules[0]][0] if modules else "loadstone"]
 
 
 def memory_bound() -> str | None:

@@ -10,7 +10,6 @@ import sys
 import uuid
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,12 +104,6 @@ def machine() -> str:
         identity.append(Path("/etc/machine-id").read_text())
     digits = hashlib.sha256(repr(identity).encode()).hexdigest()[:4]
     return re.sub(r"[^a-z0-9]+", "-", f"{cpu} {available_cores()} cores {gib} gb {digits}".lower()).strip("-")
-
-
-@cache
-def packages() -> dict[str, str]:
-    """Every installed distribution's version, by name."""
-    return {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
 
 
 def git_state() -> tuple[str | None, bool | None]:

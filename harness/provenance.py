@@ -1,10 +1,11 @@
 """Where, when and with what a record was made."""
 
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 import loaders
-from harness import host
+from harness import host, interpreter
 from harness.dataset import Dataset
 from harness.spawn import thread_budget
 
@@ -14,14 +15,15 @@ RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy"
 def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[str, Any]:
     """The facts of this moment, with the versions this loader stands on; no name, address or path of anybody."""
     commit, dirty = host.git_state()
-    versions = host.packages()
-    wanted = sorted({*RECORDED_PACKAGES, *loaders.get(loader).imports})
+    environment = interpreter.environment(loader, loaders.get(loader).imports)
+    wanted = sorted({*RECORDED_PACKAGES, *chain.from_iterable(environment.owners.values())})
     return {
         "utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": commit,
         "git_dirty": dirty,
         **host.facts(),
-        "packages": {name: versions[name] for name in wanted if name in versions},
+        "python": environment.python,
+        "packages": {name: environment.packages[name] for name in wanted if name in environment.packages},
         "filesystem": None,
         "evict_method": None,
         "env": thread_budget(cores),

@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from harness import host
+from harness.interpreter import interpreter
 
 EXIT_S = 60.0  # for a worker to end by itself once it has closed its output
 
@@ -30,7 +30,7 @@ def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told:
     result, trouble = None, None
     with tempfile.TemporaryFile() as log:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "harness.worker"],
+            [interpreter(job["loader"]), "-m", "harness.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

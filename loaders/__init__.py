@@ -1,8 +1,8 @@
 """One adapter a file. Importing this package, or an adapter, imports no loader's library."""
 
 from importlib import import_module
-from importlib.util import find_spec
 
+from harness import interpreter
 from loaders.protocol import Loader
 
 NOT_INSTALLED = "not installed"
@@ -39,14 +39,7 @@ def load(where: str) -> type[Loader]:
 
 def unavailable(name: str) -> str | None:
     """Why the loader cannot run here, or None: looks for its libraries without importing them."""
-    missing = [module for module in get(name).imports if not _found(module)]
+    missing = interpreter.environment(name, get(name).imports).missing
     if not missing:
         return None
     return f"{' and '.join(missing)} {NOT_INSTALLED}: EXTRAS={name} make setup"
-
-
-def _found(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that a dotted name begins with
-        return False

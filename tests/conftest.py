@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 import loaders
-from harness import catalogue, host
+from harness import catalogue, host, interpreter
 from harness.dataset import Dataset
 from tests import tiny
 
@@ -55,8 +55,10 @@ def program(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def skip_unless_available(name: str) -> None:
-    """Skips for a loader that is not installed; fails where REQUIRE names it."""
+    """Skips for a loader that is not installed, or not for this Python; fails where REQUIRE names an absent one."""
     if reason := loaders.unavailable(name):
         if name in os.environ.get("REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
+    if environment := interpreter.own(name):
+        pytest.skip(f"the Python of {environment} tests it: test_interpreter.py")

@@ -37,7 +37,7 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A loader whose library is a file to be filled."""
     monkeypatch.setattr(loaders, "NAMES", {"toy": "tests.toys:Toy"})
     monkeypatch.setattr(toys.Toy, "imports", ("a_library_for_doctor",))
-    monkeypatch.setattr(doctor, "version", lambda modules: "1.0")
+    monkeypatch.setattr(doctor, "version", lambda name, modules: "1.0")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     return tmp_path / "a_library_for_doctor.py"
