@@ -11,12 +11,17 @@ PYTHON := .venv/bin/python
 EXTRAS ?= $(or $(shell cat .venv/.extras 2>/dev/null),all$(comma)dev)
 comma := ,
 STAMP = .venv/.setup-$(subst $(comma),-,$(EXTRAS))
+# What will not install beside the others: an environment in .venvs/ and a lock of its own, each.
+APART := cellarium
+wanted := $(subst $(comma), ,$(EXTRAS))
+beside := $(subst $() ,$(comma),$(filter-out $(APART),$(wanted)))
+apart := $(if $(filter all,$(wanted)),$(APART),$(filter $(APART),$(wanted)))
 flag = $(if $($(1)),--$(2) $($(1)))
 
 .PHONY: setup bench test status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
-setup: $(STAMP)
+setup: $(STAMP) $(apart:%=.venvs/%/.setup)
 	@:
 
 bench: setup
@@ -42,9 +47,11 @@ check: setup
 	@$(PYTHON) -m ruff format --check .
 
 # After a change of the dependencies in pyproject.toml; UPGRADE=--upgrade takes the newest releases.
-lock: setup
-	$(PYTHON) -m uv pip compile pyproject.toml --universal --python-version 3.12 --all-extras --generate-hashes \
-		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet $(UPGRADE) -o requirements.lock
+compile = $(PYTHON) -m uv pip compile pyproject.toml --universal --python-version 3.12 --generate-hashes --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links --quiet $(UPGRADE) --extra dev
+lock: $(STAMP)
+	$(compile) --extra all -o requirements.lock
+	$(foreach loader,$(APART),$(compile) --extra $(loader) -o requirements-$(loader).lock;)
 
 # The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
 $(STAMP): pyproject.toml requirements.lock
@@ -65,7 +72,18 @@ $(STAMP): pyproject.toml requirements.lock
 	fi; \
 	echo "installing $(EXTRAS) from requirements.lock$(if $(findstring all,$(EXTRAS)), (several GB on Linux: PyTorch brings CUDA))"; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
-	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --constraint requirements.lock --editable '.[$(EXTRAS)]'
+	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --constraint requirements.lock --editable '.[$(beside)]'
 	@rm -f .venv/.setup-*
 	@echo "$(EXTRAS)" > .venv/.extras
 	@touch $@
+
+# One that cannot be had costs its own rows: they are skipped, and say what to type.
+.venvs/%/.setup: pyproject.toml requirements-%.lock | $(STAMP)
+	@echo "installing $* into .venvs/$*, since it will not install beside the others"; \
+	for p in $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.12*/bin/python3; do \
+		if "$$p" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then found=$$p; break; fi; \
+	done; \
+	$(PYTHON) -m uv venv --quiet --clear --python "$${found:-3.12}" .venvs/$* \
+		&& $(PYTHON) -m uv pip install --quiet --python .venvs/$*/bin/python --constraint requirements-$*.lock \
+			--editable '.[$*,dev]' \
+		&& touch $@ || { rm -rf .venvs/$*; echo "warning: $* could not be installed; it will not be measured" >&2; }

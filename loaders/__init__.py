@@ -23,6 +23,8 @@ NAMES = {
     "native_zarr_shuffled": "loaders.native.adapters:NativeZarrShuffled",
     "native_arrow": "loaders.native.adapters:NativeArrow",
     "native_bionemo": "loaders.native.adapters:NativeBioNeMo",
+    "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
+    "cellarium": "loaders.cellarium:Cellarium",
 }
 
 

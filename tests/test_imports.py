@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "scdataset", "anndata", "datasets", "bionemo", "annbatch", "lamindb", "slaf", "zarr")
+HEAVY = (
+    *("torch", "scdataset", "anndata", "datasets", "bionemo", "annbatch", "lamindb", "slaf", "zarr", "tiledbsoma"),
+    "cellarium",
+)
 
 
 def test_importing_the_project_imports_no_loaders_library() -> None:
