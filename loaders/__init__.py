@@ -25,6 +25,7 @@ NAMES = {
     "native_bionemo": "loaders.native.adapters:NativeBioNeMo",
     "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
     "cellarium": "loaders.cellarium:Cellarium",
+    "slaf": "loaders.slaf:Slaf",
 }
 
 

@@ -31,6 +31,7 @@ DECLINES = {
     "annbatch": lambda c: c.workers,
     "annbatch_unshuffled": lambda c: c.workers,
     "tiledbsoma": lambda c: c.workers and c.output == "csr",
+    "slaf": lambda c: c.workers or c.order == "stream",
 }
 """The conditions that a loader rightly cannot honour; one that declines anything else fails its tests."""
 
@@ -57,6 +58,7 @@ def condition_of(name: str, **fields: object) -> Condition:
     chunks = BATCH * FETCH // BLOCK
     wanted = {"block_size": BLOCK, "fetch_factor": FETCH, "chunk_size": BLOCK, "preload_nchunks": chunks}
     wanted |= {"shuffle_chunk_size": BLOCK, "io_batch_size": BATCH * 20}  # its every fetch costs a quarter of a second
+    wanted["n_scanners"] = FETCH
     knobs = {knob: value for knob, value in wanted.items() if knob in loaders.get(name).knobs}
     return Condition(dataset="tiny", loader=name, batch_size=BATCH, knobs=tuple(knobs.items()), **fields)
 
@@ -156,6 +158,11 @@ def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> N
     if declines(tiny_set, condition):
         pytest.skip("it declines this order")
     (named,), (bare,) = epochs(tiny_set, condition, 1), epochs(tiny_set, condition, 1, rows=False)
+    if "seeded" in loaders.get(name).broken(condition):
+        # Two orders: what can be compared is the cells that came.
+        one, other = (sorted(row.tobytes() for batch in epoch for row in batch.x) for epoch in (named, bare))
+        assert one == other
+        return
     assert len(named) == len(bare)
     for one, other in zip(named, bare, strict=True):
         np.testing.assert_array_equal(one.x, other.x)
@@ -165,7 +172,10 @@ def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> N
 def test_stream_is_the_order_of_the_store(tiny_set: Dataset, name: str) -> None:
     """Which is that of the files, unless the store was shuffled when it was written."""
     skip_unless_available(name)
-    first, second = epochs(tiny_set, condition_of(name, order="stream"), 2)
+    condition = condition_of(name, order="stream")
+    if declines(tiny_set, condition):
+        pytest.skip("it has no stream")
+    first, second = epochs(tiny_set, condition, 2)
     assert ids(first) == ids(second)
     assert (ids(first) == list(range(tiny.N))) == (name not in ("annbatch", "native_zarr_shuffled"))
 
