@@ -17,7 +17,9 @@ from loaders.slabs import csr_slabs
 
 STORE = "cells.slaf"
 FRAGMENT_CELLS = 1_024  # with its 16 scanners, a buffer of 16,384 cells
-FRAGMENTS = 48  # at the least, and as far as there are cells: three times its scanners, or there is nothing to mix
+FRAGMENTS = 48, 10_000
+"""At the least, as far as there are cells: three times its scanners, or there is nothing to mix. At the most: every
+fragment is appended with a list of all those before it, and of 100,000 the lists would be larger than the cells."""
 SLAB = 8_192  # cells
 COUNT_MAX, GENES_MAX = 2**16 - 1, 2**16
 
@@ -133,7 +135,8 @@ def _knobs(condition: Condition) -> dict[str, int | bool]:
 
 
 def _fragment_cells(dataset: Dataset) -> int:
-    return min(FRAGMENT_CELLS, -(-dataset.n_cells // FRAGMENTS))
+    most, least = (-(-dataset.n_cells // fragments) for fragments in FRAGMENTS)
+    return max(min(FRAGMENT_CELLS, most), least)
 
 
 def _be_silent() -> None:
