@@ -1,5 +1,7 @@
 """What the adapter of slaf works round, or declares: each is asserted of the library itself, and of the adapter."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,9 @@ from pathlib import Path
 import anndata as ad
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
+from harness import catalogue
 from harness.condition import Condition
 from harness.dataset import Dataset
 from loaders import slaf as adapter
@@ -136,3 +140,72 @@ def test_it_has_no_length_and_a_full_queue_drops_what_was_read(array) -> None:
     left = read(array, max_queue_size=1)
     assert 0 < len(left) < len(WITH_COUNTS)
     assert "max_queue_size" not in Slaf.knobs
+
+
+def test_of_a_list_of_files_it_counts_each_anew(tiny_set: Dataset, tmp_path: Path) -> None:
+    array = converted([str(path) for path in tiny_set.paths], tmp_path / "list.slaf")
+    starts = array.obs["cell_start_index"].to_numpy()
+    assert (np.diff(starts) < 0).any()  # they begin again with each file
+
+
+def test_it_believes_a_column_n_genes(tmp_path: Path) -> None:
+    x = sp.csr_matrix(tiny.truth()[:20])
+    obs = tiny.obs()[:20].assign(n_genes=7)
+    array = converted(written(tmp_path / "set", x, obs) / "x.h5ad", tmp_path / "x.slaf")
+    assert array.obs["cell_start_index"].to_list() == [7 * i for i in range(20)] != x.indptr[:-1].tolist()
+
+
+@pytest.mark.parametrize("last", [0.5, 65_536, -1])
+def test_values_come_back_whatever_the_first_ones_are(tmp_path: Path, last: float) -> None:
+    x = sp.csr_matrix(np.ones((101, 100), np.float32))
+    x.data[-1] = last
+    folder = written(tmp_path / "set", x)
+    alone = converted(folder / "x.h5ad", tmp_path / "alone.slaf").expression.to_table()["value"].to_numpy()
+    assert alone[-1] != np.float32(last)
+    dataset = catalogue.load(str(folder))
+    (tmp_path / "store").mkdir()
+    loader = Slaf.open(
+        dataset, prepared(dataset, tmp_path / "store"), Condition(dataset="x", loader="slaf", batch_size=16), rows=True
+    )
+    assert all(np.array_equal(x[b.rows].toarray(), b.x.toarray()) for b in loader.epoch(0))
+
+
+def test_more_genes_than_16_bits_number_are_refused(tiny_set: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(adapter.Incompatible):
+        Slaf.prepare(replace(tiny_set, n_genes=65_537), tmp_path, lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Path]:
+    """So many cells that the thread is still reading when the first batch has come."""
+    x = sp.csr_matrix(np.ones((60_000, 1), np.float32))
+    dataset = catalogue.load(str(written(tmp_path_factory.mktemp("many") / "set", x)))
+    return dataset, prepared(dataset, tmp_path_factory.mktemp("many-slaf"))
+
+
+def reading() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "_prefetch_worker" in thread.name]
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "dropped"])
+def test_in_mid_epoch_its_thread_is_stopped(many: tuple[Dataset, Path], closed: bool) -> None:
+    condition = Condition(dataset="many", loader="slaf", knobs=(("n_scanners", 1),))
+    loader = Slaf.open(*many, condition, rows=True)
+    epoch = loader.epoch(0)
+    next(epoch)
+    assert len(reading()) == 1
+    if closed:
+        loader.close()
+    else:
+        del epoch
+    assert reading() == []
+
+
+@pytest.mark.slow
+def test_an_epoch_of_the_library_ends_80_s_after_its_last_batch(array) -> None:
+    """A lower bound: that the machine is slow cannot fail it."""
+    from slaf.ml.dataloaders import SLAFDataLoader
+
+    for _ in SLAFDataLoader(array, raw_mode=True, verbose=False):
+        last = time.monotonic()
+    assert time.monotonic() - last >= 79
