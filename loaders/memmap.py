@@ -47,9 +47,11 @@ class MemMap:
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
-        self.data = np.memmap(path / "data", np.float32, "r")
-        self.indices = np.memmap(path / "indices", np.int32, "r")
-        self.indptr = np.memmap(path / "indptr", np.int64, "r")
+        kinds = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
+        # As plain arrays: every slice of an np.memmap is a new np.memmap, which takes longer than to copy a cell.
+        self.data, self.indices, self.indptr = (
+            np.asarray(np.memmap(path / name, kind, "r")) for name, kind in kinds.items()
+        )
         self.n_genes, self.condition, self.rows = dataset.n_genes, condition, rows
         self.fetch_rows = condition.batch_size
 
