@@ -3,9 +3,12 @@
 A claim that an adapter declares broken is asserted to be broken: a release that mends it is noticed.
 """
 
+import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -17,7 +20,7 @@ import loaders
 from harness import catalogue, host, prepare
 from harness.condition import ORDERS, OUTPUTS, Condition
 from harness.dataset import Dataset
-from loaders.protocol import CLAIMS, Batch, Incompatible
+from loaders.protocol import CLAIMS, UNCONVERTED, Batch, Incompatible
 from tests import tiny
 from tests.conftest import skip_unless_available
 
@@ -47,10 +50,25 @@ def declines(dataset: Dataset, condition: Condition) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Each store is prepared once for each data set, in a folder of these tests' own."""
+    """Each store is made once for each data set, in a folder of these tests' own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepare, "STORES", tmp_path_factory.mktemp("stores"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _impatience() -> Iterator[None]:
+    """torch waits 5 s for each worker of an epoch that broke off, and AnnLoader's do not end by themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        if find_spec("torch"):
+            patch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.5)
+        yield
+
+
+@pytest.fixture(scope="module", params=[tiny.as_dense, tiny.as_int64])
+def other_set(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The tiny set with X in another form."""
+    return catalogue.load(str(tiny.write(tmp_path_factory.mktemp("other") / "set", request.param)))
 
 
 def condition_of(name: str, **fields: object) -> Condition:
@@ -67,14 +85,25 @@ def dense(x: object) -> np.ndarray:
     return x.toarray() if sp.issparse(x) else np.asarray(x)
 
 
+def store(dataset: Dataset, name: str) -> Path:
+    """The loader's store, made in this process: what is made of one that converts is tests/test_prepare.py's."""
+    path, adapter = prepare.store_path(dataset, name), loaders.get(name)
+    if adapter.store != UNCONVERTED and not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        aside, told = Path(tempfile.mkdtemp(dir=path.parent)), []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as a process that converts does
+            adapter.prepare(dataset, aside, told.append)
+        assert told == sorted(told)
+        assert told[-1] == dataset.n_cells
+        assert {type(cells) for cells in told} == {int}  # what a worker can say as JSON
+        aside.rename(path)
+    return path
+
+
 def epochs(dataset: Dataset, condition: Condition, count: int, rows: bool = True) -> list[list[Batch]]:
     """The batches of the first epochs of a newly opened loader; x made dense after its type was looked at."""
-    if made := prepare.prepare(dataset, condition.loader, lambda _: None):
-        if made.status == "skipped":
-            raise Incompatible(made.reason)
-        assert made.status == "ok", made.reason
-    store = prepare.store_path(dataset, condition.loader)
-    loader = loaders.get(condition.loader).open(dataset, store, condition, rows=rows)
+    loader = loaders.get(condition.loader).open(dataset, store(dataset, condition.loader), condition, rows=rows)
     found = []
     try:
         for index in range(count):
@@ -93,6 +122,12 @@ def epochs(dataset: Dataset, condition: Condition, count: int, rows: bool = True
     return found
 
 
+@cache
+def two_epochs(dataset: Dataset, condition: Condition) -> list[list[Batch]]:
+    """Those that several tests look at, read once."""
+    return epochs(dataset, condition, 2)
+
+
 def ids(batches: list[Batch]) -> list[int]:
     return np.concatenate([batch.rows for batch in batches]).tolist()
 
@@ -100,7 +135,7 @@ def ids(batches: list[Batch]) -> list[int]:
 def outcome(dataset: Dataset, condition: Condition) -> dict[str, bool]:
     """Which claims hold under the condition."""
     try:
-        once = epochs(dataset, condition, 2)
+        once = two_epochs(dataset, condition)
     except Exception as error:
         raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
         if isinstance(error, Incompatible) or Path(raised_in).is_relative_to(host.ROOT / "loaders"):
@@ -136,18 +171,16 @@ def test_claims(tiny_set: Dataset, name: str, order: str, workers: int, output: 
     assert {claim: holds for claim, holds in found.items() if holds == (claim in broken)} == {}
 
 
-@pytest.mark.parametrize("x", [tiny.as_dense, tiny.as_int64])
 @pytest.mark.parametrize("name", loaders.NAMES)
-def test_claims_on_other_forms_of_x(tmp_path: Path, name: str, x: tiny.Form) -> None:
+def test_claims_on_other_forms_of_x(other_set: Dataset, name: str) -> None:
     skip_unless_available(name)
-    dataset = catalogue.load(str(tiny.write(tmp_path / "set", x)))
     condition = condition_of(name)
-    if declines(dataset, condition):
+    if declines(other_set, condition):
         with pytest.raises(Incompatible):
-            epochs(dataset, condition, 1)
+            epochs(other_set, condition, 1)
         return
     broken = loaders.get(name).broken(condition)
-    found = outcome(dataset, condition)
+    found = outcome(other_set, condition)
     assert {claim: holds for claim, holds in found.items() if holds == (claim in broken)} == {}
 
 
@@ -157,7 +190,7 @@ def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> N
     condition = condition_of(name, order=order)
     if declines(tiny_set, condition):
         pytest.skip("it declines this order")
-    (named,), (bare,) = epochs(tiny_set, condition, 1), epochs(tiny_set, condition, 1, rows=False)
+    (named, _), (bare,) = two_epochs(tiny_set, condition), epochs(tiny_set, condition, 1, rows=False)
     if "seeded" in loaders.get(name).broken(condition):
         # Two orders: what can be compared is the cells that came.
         one, other = (sorted(row.tobytes() for batch in epoch for row in batch.x) for epoch in (named, bare))
@@ -175,7 +208,7 @@ def test_stream_is_the_order_of_the_store(tiny_set: Dataset, name: str) -> None:
     condition = condition_of(name, order="stream")
     if declines(tiny_set, condition):
         pytest.skip("it has no stream")
-    first, second = epochs(tiny_set, condition, 2)
+    first, second = two_epochs(tiny_set, condition)
     assert ids(first) == ids(second)
     assert (ids(first) == list(range(tiny.N))) == (name not in ("annbatch", "native_zarr_shuffled"))
 
@@ -185,7 +218,7 @@ def test_another_seed_is_another_order(tiny_set: Dataset, name: str) -> None:
     skip_unless_available(name)
     if declines(tiny_set, condition_of(name)):
         pytest.skip("it has no random order")
-    (one,), (other,) = (epochs(tiny_set, condition_of(name, seed=seed), 1) for seed in (0, 1))
+    (one, _), (other,) = two_epochs(tiny_set, condition_of(name)), epochs(tiny_set, condition_of(name, seed=1), 1)
     assert ids(one) != ids(other)
 
 

@@ -46,6 +46,13 @@ def test_a_conversion_that_dies_leaves_its_reason_and_nothing_else(toy: Use, tin
     assert not list(prepare.STORES.rglob("half"))
 
 
+def test_a_data_set_that_cannot_be_converted_is_skipped_with_the_reason(toy: Use, tiny_set: Dataset) -> None:
+    toy("Refusing")
+    made = prepare.prepare(tiny_set, "toy", lambda _: None)
+    assert (made.status, made.reason) == ("skipped", "toy cannot honour this condition: it takes no counts")
+    assert not prepare.store_path(tiny_set, "toy").exists()
+
+
 def test_killed_half_way_it_does_not_look_finished(
     toy: Use, tiny_set: Dataset, tiny_folder: Path, tmp_path: Path
 ) -> None:

@@ -139,6 +139,14 @@ class Filling(Converting):
                 file.write(bytes(1_000_000))
 
 
+class Refusing(Converting):
+    """Cannot convert what it is given."""
+
+    @classmethod
+    def prepare(cls, dataset, path, progress):
+        raise Incompatible("it takes no counts")
+
+
 class Dying(Converting):
     """Is killed half-way."""
 
