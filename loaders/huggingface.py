@@ -20,10 +20,11 @@ OWN_LAST_BATCH = "each worker process ends its own shards with a batch that is n
 
 
 class HuggingFace:
-    """torch's DataLoader over the map-style data set in numpy format: exact random access, a cell at a time.
+    """torch's DataLoader over the map-style data set, asked for a minibatch at a time: exact random access.
 
     `iterable_buffer` (cells) reads the order "random" from the iterable data set instead: its shards shuffled, and
-    the cells within a buffer.
+    the cells within a buffer. Both are read as Arrow tables: made into arrays cell by cell they take several times as
+    long.
     """
 
     name = "huggingface"
@@ -68,37 +69,58 @@ class HuggingFace:
         if buffer and condition.order == "stream":
             raise Incompatible("a shuffle buffer is for the order random")
         columns = ["genes", "expressions", *(["row"] if rows else [])]
-        cells = datasets.load_from_disk(path).select_columns(columns)
-        self.generator, self.condition, self.iterable = torch.Generator(), condition, None
-        self.fetch_rows = max(condition.batch_size, buffer // 2)  # of a full buffer half is handed on
+        cells = datasets.load_from_disk(path).select_columns(columns).with_format("arrow")
+        size = condition.batch_size
+        self.generator, self.condition, self.iterable = torch.Generator(), condition, bool(buffer)
+        self.fetch_rows = max(size, buffer // 2)  # of a full buffer half is handed on
+        sampler = None
         if buffer:
             shards = min(max(SHARDS, condition.workers), len(cells))
-            cells = cells.to_iterable_dataset(shards).shuffle(seed=condition.seed, buffer_size=buffer)
-            self.iterable = cells
+            cells = cells.to_iterable_dataset(shards).shuffle(seed=condition.seed, buffer_size=buffer).batch(size)
+        elif condition.order == "random":
+            permutation = torch.utils.data.RandomSampler(cells, generator=self.generator)
+            sampler = torch.utils.data.BatchSampler(permutation, size, drop_last=False)
+        else:
+            sampler = _Runs(len(cells), size)
         self.loader = torch.utils.data.DataLoader(
-            cells.with_format("numpy"),
-            batch_size=condition.batch_size,
-            shuffle=condition.order == "random" and not buffer,
+            cells,
+            sampler=sampler,
+            batch_size=None,  # what the data set is asked for, or yields, is a minibatch
             generator=self.generator,
             num_workers=condition.workers,
-            collate_fn=partial(_collate, dataset.n_genes, condition.output),
+            collate_fn=partial(_csr, dataset.n_genes, self.iterable),
         )
 
     def epoch(self, index: int) -> Iterator[Batch]:
         self.generator.manual_seed(int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0]))
-        if self.iterable is not None:
+        if self.iterable:
             self.loader.dataset.set_epoch(index)
         for x, ids in self.loader:
-            yield Batch(x, ids)
+            # Here, and not in a worker: a dense minibatch takes longer to hand over than to make.
+            yield Batch(to_output(x, self.condition.output), ids)
 
     def close(self) -> None:
         del self.loader
 
 
-def _collate(n_genes: int, output: str, cells: list[dict]) -> tuple:
-    indptr = np.cumsum([0, *(len(cell["genes"]) for cell in cells)])
-    genes = np.concatenate([cell["genes"] for cell in cells])
-    expressions = np.concatenate([cell["expressions"] for cell in cells])
-    x = csr_matrix((expressions, genes, indptr), shape=(len(cells), n_genes))
-    ids = np.array([cell["row"] for cell in cells]) if "row" in cells[0] else None
-    return to_output(x, output), ids
+class _Runs:
+    """The minibatches in the order of the store, each a range: the library cuts that out in one piece."""
+
+    def __init__(self, n: int, size: int) -> None:
+        self.n, self.size = n, size
+
+    def __iter__(self) -> Iterator[range]:
+        return (range(start, min(start + self.size, self.n)) for start in range(0, self.n, self.size))
+
+
+def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
+    """The minibatch in a table of its cells, or in the one row that the iterable data set makes of them."""
+    import pyarrow.compute as pc
+
+    cells = {name: pc.list_flatten(table[name]) if one_row else table[name] for name in table.column_names}
+    # Copies: what was cut out in one piece is still a view of the file.
+    genes, expressions = (pc.list_flatten(cells[name]).to_numpy().copy() for name in ("genes", "expressions"))
+    indptr = np.zeros(len(cells["genes"]) + 1, np.int32)
+    np.cumsum(pc.list_value_length(cells["genes"]), out=indptr[1:])
+    x = csr_matrix((expressions, genes, indptr), shape=(len(indptr) - 1, n_genes))
+    return x, cells["row"].to_numpy().copy() if "row" in cells else None
