@@ -9,6 +9,7 @@ import pytest
 
 import loaders
 from harness import doctor
+from harness.__main__ import main
 from tests import toys
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -26,10 +27,14 @@ def test_as_json_it_names_every_loader(harness: Run) -> None:
     assert found["page_cache"] in ("drop_caches", "fadvise", None)
 
 
-def test_as_text_too(harness: Run) -> None:
-    told = harness("doctor")
-    assert all(name in told.stdout for name in loaders.NAMES)
-    assert "page cache:" in told.stdout
+def test_as_text_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of loaders that are quick to import; the others are imported above."""
+    names = {name: where for name, where in loaders.NAMES.items() if name in ("memmap", "native")}
+    monkeypatch.setattr(loaders, "NAMES", names)
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in names)
+    assert "page cache:" in told
 
 
 @pytest.fixture
@@ -44,8 +49,6 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_an_installed_loader_that_does_not_import_is_broken(library: Path) -> None:
-    from harness.__main__ import main
-
     library.write_text("raise OSError('libcuda is not what it was')")
     (row,) = doctor.examine()["loaders"]
     assert (row["status"], row["reason"]) == ("broken", "OSError: libcuda is not what it was")
