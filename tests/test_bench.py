@@ -14,6 +14,7 @@ import pytest
 
 from harness import results
 from harness.condition import expand
+from tests.conftest import as_a_user
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,7 +26,7 @@ def rows(folder: Path, grid: str = "smoke") -> list[results.Measurement]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> tuple[Path, str]:
-    """A folder in which the smoke grid has been run, and what that printed."""
+    """A folder in which the smoke grid has been run, and what that printed; by root, all caches dropped every time."""
     folder = tmp_path_factory.mktemp("finished")
     command = [sys.executable, "-m", "harness", "bench", "--dataset", str(tiny_folder), "--grid", "smoke"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
@@ -75,7 +76,7 @@ def test_entropy_falls_with_the_block_and_rises_with_the_fetch(finished: tuple[P
 def test_a_second_run_measures_nothing_and_repeat_adds(finished: tuple[Path, str], tiny_folder: Path) -> None:
     folder, _ = finished
     before = len(rows(folder))
-    command = [sys.executable, "-m", "harness", "bench", "--dataset", str(tiny_folder), "--grid", "smoke"]
+    command = as_a_user("bench", "--dataset", tiny_folder, "--grid", "smoke")
     again = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
     assert "0 measurements to make" in again.stdout
     assert len(rows(folder)) == before
@@ -100,10 +101,8 @@ def test_status_tells_what_is_there_and_what_is_doubtful(finished: tuple[Path, s
 
 
 def start(folder: Path, dataset: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "harness", "bench", "--dataset", str(dataset), "--grid", "smoke"]
-    return subprocess.Popen(
-        [*command, "--loaders", "native"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = as_a_user("bench", "--dataset", dataset, "--grid", "smoke", "--loaders", "native")
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def wait_for_lines(folder: Path, count: int) -> None:

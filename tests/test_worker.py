@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 import loaders
-from harness import results, runner
+from harness import pagecache, results, runner
 from harness.condition import Condition, Grid, Timing
 from harness.dataset import Dataset
 from harness.results import Measurement
@@ -20,6 +20,9 @@ TIMING = Timing(warmup_s=0.05, measure_s=0.2, timeout_s=30, order_s=0.1)
 
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path) -> Callable[..., Measurement]:
+    # Not every library's files with those of the set: tests/test_bench.py drops all caches.
+    monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
+
     def one(toy: str, timing: Timing = TIMING) -> Measurement:
         monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{toy}")
         grid = Grid(name="g", title="", timing=timing, conditions=(Condition(dataset="tiny", loader="toy"),))
@@ -105,10 +108,10 @@ PARENT = """
 import sys
 from pathlib import Path
 import loaders
-from harness import catalogue, runner
+from harness import catalogue, pagecache, runner
 from harness.condition import Condition, Grid, Timing
 from tests import toys
-from tests.conftest import program
+pagecache.DROP_CACHES = Path("/nonexistent/drop_caches")
 loaders.NAMES["toy"] = "tests.toys:Hanging"
 grid = Grid(name="g", title="", timing=Timing(), conditions=(Condition(dataset="t", loader="toy"),))
 task = runner.Task(grid.conditions[0], 0)
@@ -180,6 +183,7 @@ def test_rows_are_appended_before_the_next_begins(
 ) -> None:
     monkeypatch.setitem(loaders.NAMES, "toy", "tests.toys:Raising")
     conditions = tuple(Condition(dataset="t", loader="toy", seed=seed) for seed in range(2))
+    monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
     grid = Grid(name="g", title="", timing=TIMING, conditions=conditions)
     path, lines = tmp_path / "g.jsonl", []
     display = toys.SimpleNamespace(
