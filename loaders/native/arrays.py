@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 import numba
 import numpy as np
 
-from loaders.native.codecs import Decode
+from loaders.native.codecs import PLAIN, Codec, plain
+from loaders.native.kernel import copy_pieces
 
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
@@ -35,23 +36,57 @@ class Array(Protocol):
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         """What to read for rows of the elements begin..end, both ascending; rows may repeat."""
 
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements start..stop, or some more; OSError naming file and place where they cannot be had."""
+    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+        """Reads the pieces, and copies what each row has in them to its place in `out`.
+
+        OSError naming file and place for one that cannot be had.
+        """
+
+
+class Table(NamedTuple):
+    """Where chunks lie: size[i] bytes at place[i] of the open file fds[i // per_file]."""
+
+    fds: np.ndarray
+    per_file: int
+    place: np.ndarray
+    size: np.ndarray
+
+    def packed(self, i: int) -> bytes:
+        return os.pread(self.fds[i // self.per_file], self.size[i], self.place[i])
 
 
 class Chunked:
-    """Compressed chunks of one size, of which `packed(i)` gives the bytes of the i-th."""
+    """Compressed chunks of one size, in a table or each in a file of its own (`packed(i)` gives its bytes)."""
 
-    def __init__(self, name: str, length: int, chunk: int, packed: Callable[[int], bytes], decode: Decode) -> None:
-        self.name, self.length, self.chunk, self.packed, self.decode = name, length, chunk, packed, decode
+    def __init__(self, name: str, length: int, chunk: int, codec: Codec, where: Table | Callable[[int], bytes]) -> None:
+        self.name, self.length, self.chunk, self.codec = name, length, chunk, codec
+        self.table = where if isinstance(where, Table) and codec.compiled is not None else None
+        self.packed = where.packed if isinstance(where, Table) else where
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
 
+    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+        if self.table is None:
+            copy_each(self.read, pieces, begin, end, target, out)
+            return
+        codec, itemsize = self.codec.compiled, self.codec.dtype.itemsize
+        i = pieces.start // self.chunk
+        wanted = (pieces.stop - pieces.start) * itemsize
+        size = wanted if codec == PLAIN else self.table.size[i]
+        failed = copy_pieces(
+            codec, self.chunk * itemsize, self.table.fds[i // self.table.per_file], self.table.place[i], size, wanted,
+            pieces.start, pieces.first, pieces.last, begin, end, target, out, self.codec.dtype,
+        )  # fmt: skip
+        if failed >= 0:
+            self.read(int(pieces.start[failed]), int(pieces.stop[failed]))  # says what is wrong with it
+            raise OSError(f"{self.name}, chunk {i[failed]}, cannot be decoded")
+
     def read(self, start: int, stop: int) -> np.ndarray:
+        """The elements of the chunk that begins at `start`."""
         i = start // self.chunk
         try:
-            values = self.decode(self.packed(i), stop - start)
+            values = self.codec.decode(self.packed(i))
             if len(values) < stop - start:
                 raise ValueError(f"it holds {len(values)} elements")
         except Exception as error:  # each codec has errors of its own
@@ -69,7 +104,7 @@ class Plain:
     chunk = None
 
     def __init__(self, name: str, fd: int, dtype: np.dtype, edges: np.ndarray, places: np.ndarray) -> None:
-        self.name, self.fd, self.dtype, self.edges, self.places = name, fd, dtype, edges, places
+        self.name, self.fd, self.codec, self.edges, self.places = name, fd, plain(dtype), edges, places
         longest = int(self.places[-1] + (edges[-1] - edges[-2]) * dtype.itemsize)
         if os.fstat(fd).st_size < longest:
             raise OSError(f"{name} is cut short: it should reach to byte {longest}")
@@ -77,13 +112,29 @@ class Plain:
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_runs_of(begin, end, self.edges, NEAR, RUN))
 
+    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+        if self.codec.compiled is None:
+            copy_each(self.read, pieces, begin, end, target, out)
+            return
+        size = (pieces.stop - pieces.start) * self.codec.dtype.itemsize
+        failed = copy_pieces(
+            PLAIN, 0, np.full(len(size), self.fd), self._place(pieces.start), size, size,
+            pieces.start, pieces.first, pieces.last, begin, end, target, out, self.codec.dtype,
+        )  # fmt: skip
+        if failed >= 0:
+            self.read(int(pieces.start[failed]), int(pieces.stop[failed]))
+            raise OSError(f"{self.name}, elements from {pieces.start[failed]}, cannot be read")
+
     def read(self, start: int, stop: int) -> np.ndarray:
-        segment = int(np.searchsorted(self.edges, start, "right")) - 1
-        place = int(self.places[segment]) + (start - int(self.edges[segment])) * self.dtype.itemsize
-        packed = os.pread(self.fd, (stop - start) * self.dtype.itemsize, place)
-        if len(packed) < (stop - start) * self.dtype.itemsize:
+        n = (stop - start) * self.codec.dtype.itemsize
+        packed = os.pread(self.fd, n, int(self._place(np.array([start]))[0]))
+        if len(packed) < n:
             raise OSError(f"{self.name}, elements {start} to {stop}, cannot be read: the file ends before them")
-        return np.frombuffer(packed, self.dtype)
+        return self.codec.decode(packed)
+
+    def _place(self, start: np.ndarray) -> np.ndarray:
+        segment = np.searchsorted(self.edges, start, "right") - 1
+        return self.places[segment] + (start - self.edges[segment]) * self.codec.dtype.itemsize
 
 
 class Through:
@@ -97,6 +148,9 @@ class Through:
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
 
+    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+        copy_each(self.read, pieces, begin, end, target, out)
+
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
             return self.array[start:stop]
@@ -105,10 +159,10 @@ class Through:
             raise OSError(f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {error}") from error
 
 
-def copy_rows(array: Array, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out) -> None:
-    """Reads the pieces, and copies what each row has in them to its place in `out`."""
+def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end, target, out) -> None:
+    """What `Array.copy` does, a piece at a time."""
     for start, stop, first, last in zip(*(part.tolist() for part in pieces), strict=True):
-        values = array.read(start, stop)
+        values = read(start, stop)
         if not values.dtype.isnative:
             values = values.astype(out.dtype)
         _scatter(values, start, begin[first:last], end[first:last], target[first:last], out)

@@ -1,54 +1,61 @@
 """Codecs that decode a chunk without holding Python's lock.
 
-DEFLATE is libdeflate's, the fastest of those tried (docs/native.md); it decodes whole streams only, so the head of
-a chunk is zlib-ng's. Blosc and Zstandard are numcodecs', as zarr's own.
+DEFLATE is libdeflate's, the fastest of those tried (docs/native.md); it decodes whole streams only, so the head of a
+chunk is zlib's. Blosc and Zstandard are numcodecs', as zarr's own.
 """
 
+import ctypes
+import ctypes.util
 from collections.abc import Callable
+from typing import NamedTuple
 
-import deflate
+import deflate._deflate
 import numba
+import numcodecs.blosc
+import numcodecs.zstd
 import numpy as np
-from numcodecs.blosc import decompress as blosc
-from numcodecs.zstd import decompress as zstd
-from zlib_ng import zlib_ng
 
-HEAD = 0.6  # of a chunk, up to which inflating the head alone is faster than libdeflate is with the whole
-
-Decode = Callable[[bytes, int], np.ndarray]
-"""(bytes of a chunk, elements wanted from its start) -> those elements or more."""
+PLAIN, DEFLATE, BLOSC = 0, 1, 2
+"""What the compiled loop of kernel.py can decode."""
 
 
-def inflate(dtype: np.dtype, chunk: int, shuffled: bool) -> Decode:
-    """Of zlib streams that hold `chunk` elements, their bytes shuffled by HDF5's filter or not."""
-    whole = chunk * dtype.itemsize
+class Codec(NamedTuple):
+    """dtype: of the elements. decode: the bytes of a chunk -> its elements. compiled: one of the above, or None."""
 
-    def decode(packed: bytes, wanted: int) -> np.ndarray:
-        if shuffled or wanted > HEAD * chunk:
-            raw = deflate.zlib_decompress(packed, whole)
-            return unshuffled(raw, dtype) if shuffled else np.frombuffer(raw, dtype)
-        return np.frombuffer(zlib_ng.decompressobj().decompress(packed, wanted * dtype.itemsize), dtype)
-
-    return decode
+    dtype: np.dtype
+    decode: Callable[[bytes], np.ndarray]
+    compiled: int | None
 
 
-def numcodec(name: str, dtype: np.dtype, shuffled: bool) -> Decode:
-    """Of "blosc" or "zstd", as numcodecs decodes them."""
-    decompress = {"blosc": blosc, "zstd": zstd}[name]
-
-    def decode(packed: bytes, wanted: int) -> np.ndarray:
-        raw = decompress(packed)
-        return unshuffled(raw, dtype) if shuffled else np.frombuffer(raw, dtype)
-
-    return decode
-
-
-def plain(dtype: np.dtype, shuffled: bool) -> Decode:
+def plain(dtype: np.dtype, shuffled: bool = False) -> Codec:
     """Of chunks that are not compressed."""
-    return lambda packed, wanted: unshuffled(packed, dtype) if shuffled else np.frombuffer(packed, dtype)
+    return _codec(dtype, shuffled, lambda packed: packed, PLAIN)
 
 
-def unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:
+def inflate(dtype: np.dtype, chunk: int, shuffled: bool = False) -> Codec:
+    """Of zlib streams that hold `chunk` elements."""
+    whole = chunk * dtype.itemsize
+    return _codec(dtype, shuffled, lambda packed: deflate.zlib_decompress(packed, whole), DEFLATE)
+
+
+def blosc(dtype: np.dtype, shuffled: bool = False) -> Codec:
+    return _codec(dtype, shuffled, numcodecs.blosc.decompress, BLOSC)
+
+
+def zstd(dtype: np.dtype, shuffled: bool = False) -> Codec:
+    return _codec(dtype, shuffled, numcodecs.zstd.decompress, None)
+
+
+def _codec(dtype: np.dtype, shuffled: bool, decompress: Callable[[bytes], bytes], compiled: int | None) -> Codec:
+    """shuffled: by HDF5's filter, before it was compressed."""
+    if shuffled:
+        return Codec(dtype, lambda packed: _unshuffled(decompress(packed), dtype), None)
+    if not dtype.isnative or not C_FUNCTIONS.get(compiled):
+        compiled = None
+    return Codec(dtype, lambda packed: np.frombuffer(decompress(packed), dtype), compiled)
+
+
+def _unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:
     """Undoes HDF5's shuffle filter: all first bytes of the elements, then all second bytes, and so on."""
     n = len(raw) // dtype.itemsize
     planes = np.frombuffer(raw, np.uint8, n * dtype.itemsize).reshape(dtype.itemsize, n)
@@ -62,3 +69,25 @@ def _transpose(planes, out):
     for i in range(out.shape[0]):
         for k in range(out.shape[1]):
             out[i, k] = planes[k, i]
+
+
+def c_function(library: str | None, name: str) -> int:
+    """The address of a C function in a shared library (None: of the C library); 0 where it is not to be had.
+
+    The libraries are wheels' own modules, which need not go on showing what they stand on: without it the same
+    codec is called through Python, chunk by chunk.
+    """
+    try:
+        return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
+    except (AttributeError, OSError):
+        return 0
+
+
+C_FUNCTIONS = {
+    PLAIN: c_function(None, "pread"),
+    DEFLATE: c_function(deflate._deflate.__file__, "libdeflate_zlib_decompress"),
+    BLOSC: c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
+}
+ALLOCATE_DECOMPRESSOR = c_function(deflate._deflate.__file__, "libdeflate_alloc_decompressor")
+ZLIB = ctypes.util.find_library("z")
+INFLATE, INFLATE_RESET = c_function(ZLIB, "inflate"), c_function(ZLIB, "inflateReset")

@@ -1,7 +1,8 @@
 """The pipeline: the next fetches are read while this one is consumed."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any
 
@@ -37,3 +38,19 @@ def read_ahead(source: Any, fetches: Iterable[np.ndarray]) -> Iterator[tuple[np.
 
 def _within_bounds(waiting: deque) -> bool:
     return len(waiting) < AHEAD_FETCHES and sum(g.fetched.nbytes for _, g in waiting) < AHEAD_BYTES
+
+
+def made_ahead[T, R](pool: Executor, make: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
+    """`make` of each item in turn, up to `depth` of them in the making while one is consumed."""
+    making: deque = deque()
+    try:
+        for item in items:
+            making.append(pool.submit(make, item))
+            if len(making) > depth:
+                yield making.popleft().result()
+        while making:
+            yield making.popleft().result()
+    finally:
+        for task in making:
+            if not task.cancel():
+                task.exception()

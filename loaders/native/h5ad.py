@@ -14,11 +14,17 @@ import h5py
 import numpy as np
 
 from loaders.native import codecs
-from loaders.native.arrays import Array, Chunked, Plain, Through
+from loaders.native.arrays import Array, Chunked, Plain, Table, Through
 from loaders.native.matrix import Matrix, Part
 
 SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
-CODECS = {h5py.h5z.FILTER_DEFLATE: "deflate", BLOSC: "blosc", ZSTD: "zstd"}
+CODECS = {
+    None: lambda dtype, chunk, shuffled: codecs.plain(dtype, shuffled),
+    h5py.h5z.FILTER_DEFLATE: codecs.inflate,
+    BLOSC: lambda dtype, chunk, shuffled: codecs.blosc(dtype, shuffled),
+    ZSTD: lambda dtype, chunk, shuffled: codecs.zstd(dtype, shuffled),
+}
+"""By the number of HDF5's filter."""
 
 
 def open_h5ad(
@@ -79,13 +85,8 @@ def _array(path: Path, fd: int, dataset: h5py.Dataset) -> Array:
     place, size = _chunk_table(dataset)
     if (size == 0).any():
         return Through(name, dataset, "some of its chunks were never written, or not filtered")
-    if not rest:
-        decode = codecs.plain(dataset.dtype, shuffled)
-    elif CODECS[rest[0]] == "deflate":
-        decode = codecs.inflate(dataset.dtype, chunk, shuffled)
-    else:
-        decode = codecs.numcodec(CODECS[rest[0]], dataset.dtype, shuffled)
-    return Chunked(name, length, chunk, lambda i: os.pread(fd, size[i], place[i]), decode)
+    codec = CODECS[rest[0] if rest else None](dataset.dtype, chunk, shuffled)
+    return Chunked(name, length, chunk, codec, Table(np.array([fd]), len(place), place, size))
 
 
 def _filters(dataset: h5py.Dataset) -> list[int]:

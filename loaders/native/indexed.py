@@ -1,7 +1,8 @@
 """Rows of any collection that can be indexed with an array, and the hooks of the scDataset paper."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,9 @@ class Indexed:
 
         return Gathering(fetched, [self.pool.submit(read)])
 
-    def cut(self, fetched: Fetched, start: int, stop: int) -> Any:
-        return self.batch_transform(self.batch_callback(fetched.data, fetched.places[start:stop]))
+    def batches(self, fetched: Fetched, cuts: Sequence[int]) -> Iterator[Any]:
+        for start, stop in pairwise(cuts):
+            yield self.batch_transform(self.batch_callback(fetched.data, fetched.places[start:stop]))
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)

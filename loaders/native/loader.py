@@ -1,7 +1,6 @@
 """Minibatches of cells for training: block sampling with batched fetching."""
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ class Source(Protocol):
 
     def gather(self, rows: np.ndarray) -> Gathering: ...
 
-    def cut(self, fetched: Any, start: int, stop: int) -> Any: ...
+    def batches(self, fetched: Any, cuts: Sequence[int]) -> Iterator[Any]: ...
 
     def close(self) -> None: ...
 
@@ -95,14 +94,11 @@ class BlockLoader:
                 yield rows
 
         for rows, fetched in read_ahead(self.source, rows_of_fetches()):
-            for start, stop in pairwise(cuts_of_fetches.pop(0).tolist()):
+            cuts = cuts_of_fetches.pop(0).tolist()
+            for x, start, stop in zip(self.source.batches(fetched, cuts), cuts, cuts[1:], strict=False):
                 ids = rows[start:stop]
                 self.delivered += 1
-                yield Minibatch(
-                    self.source.cut(fetched, start, stop),
-                    ids,
-                    {name: codes[ids] for name, codes in self.labels.items()},
-                )
+                yield Minibatch(x, ids, {name: codes[ids] for name, codes in self.labels.items()})
             del fetched
 
     def state_dict(self) -> dict[str, int]:

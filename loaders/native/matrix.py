@@ -1,20 +1,23 @@
 """A CSR matrix on disk: any rows of it, gathered by several threads into one buffer."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from loaders.native.arrays import Array, Pieces, copy_rows
-from loaders.native.dense import DenseBatches
+from loaders.native.arrays import Array, Pieces
+from loaders.native.dense import AHEAD, DenseBatches
+from loaders.native.fetch import made_ahead
 from loaders.native.sampling import aligned
 
-PIECES_PER_TASK = 8
+PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
+TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should end together
 
 
 class Part(NamedTuple):
@@ -87,9 +90,11 @@ class Matrix:
     ) -> None:
         self.parts, self.n_genes = parts, n_genes
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
-        self.pool = ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix="decode")
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
         self.dense = DenseBatches(n_genes) if output == "dense" else None
+        self.dense_pool = ThreadPoolExecutor(self.threads, thread_name_prefix="dense")  # starts none until it is used
         self.blocks: dict[int, np.ndarray | int] = {}
 
     def __len__(self) -> int:
@@ -140,26 +145,56 @@ class Matrix:
         np.cumsum(indptr, out=indptr)
         target = indptr[by_place]
         found = Rows(np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32), indptr)
-        tasks = []
+        copies = []
         for i in touched:
             mine = slice(cuts[i], cuts[i + 1])
             for array, out in ((self.parts[i].indices, found.indices), (self.parts[i].data, found.data)):
                 pieces = array.pieces(begin[mine], end[mine])
-                for k in range(0, len(pieces.start), PIECES_PER_TASK):
-                    some = Pieces(*(field[k : k + PIECES_PER_TASK] for field in pieces))
-                    tasks.append(self.pool.submit(copy_rows, array, some, begin[mine], end[mine], target[mine], out))
+                copies.append((array, pieces, begin[mine], end[mine], target[mine], out))
+        n_pieces = sum(len(pieces.start) for _, pieces, *_ in copies)
+        size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), PIECES_PER_TASK))
+        tasks = [self.pool.submit(_copy, some) for some in _bundles(copies, size)]
         return Gathering(found, tasks)
 
-    def cut(self, fetched: Rows, start: int, stop: int) -> csr_matrix | np.ndarray:
-        """The minibatch of the rows start to stop of what was gathered."""
-        batch = fetched.cut(start, stop)
-        if self.dense is not None:
-            return self.dense.make(batch)
-        x = copy(self.empty(stop - start))  # a tenth of what scipy's constructor takes to see that the arrays fit
+    def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
+        """The minibatches of what was gathered, from each of the cuts to the next."""
+        if self.dense is None:
+            yield from (self._csr(fetched.cut(start, stop)) for start, stop in pairwise(cuts))
+        else:
+            parts = (fetched.cut(start, stop) for start, stop in pairwise(cuts))
+            yield from made_ahead(self.dense_pool, self.dense.make, parts, AHEAD)
+
+    def _csr(self, batch: Rows) -> csr_matrix:
+        x = copy(
+            self.empty(len(batch.indptr) - 1)
+        )  # a tenth of what scipy's constructor takes to see that the arrays fit
         x.data, x.indices, x.indptr = batch
         return x
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
+        self.dense_pool.shutdown(cancel_futures=True)
         for part in self.parts:
             part.close()
+
+
+def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:
+    """Arguments of `Array.copy`, cut and put together to bundles of `size` pieces."""
+    bundle, room = [], size
+    for array, pieces, *rest in copies:
+        start = 0
+        while start < len(pieces.start):
+            stop = min(start + room, len(pieces.start))
+            bundle.append((array, Pieces(*(field[start:stop] for field in pieces)), *rest))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield bundle
+                bundle, room = [], size
+    if bundle:
+        yield bundle
+
+
+def _copy(bundle: list[tuple]) -> None:
+    for array, *arguments in bundle:
+        array.copy(*arguments)

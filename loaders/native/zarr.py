@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from loaders.native import codecs
-from loaders.native.arrays import Array, Chunked, Through
+from loaders.native.arrays import Array, Chunked, Table, Through
 from loaders.native.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
@@ -32,29 +32,23 @@ def open_part(path: Path) -> Part:
 
 def _array(folder: Path, array, files: ExitStack) -> Array:
     name, chunk = str(folder), array.chunks[0]
-    decode = _decoder(array)
-    if decode is None:
+    codec = _codec(array)
+    if codec is None:
         return Through(name, array, "no other codec is at hand for its compressors")
-    encode = array.metadata.encode_chunk_key
-    packed = _from_shards if array.shards else _from_files
-    found = packed(folder, array, encode, files)
-    if found is None:
+    where = (_from_shards if array.shards else _from_files)(folder, array, array.metadata.encode_chunk_key, files)
+    if where is None:
         return Through(name, array, "some of its chunks were never written")
-    return Chunked(name, array.shape[0], chunk, found, decode)
+    return Chunked(name, array.shape[0], chunk, codec, where)
 
 
-def _decoder(array) -> codecs.Decode | None:
+def _codec(array) -> codecs.Codec | None:
     """The codec of its chunks; None for one, or a chain of some, that only zarr knows."""
     compressors = array.compressors
-    if array.filters or len(compressors) > 1 or array.order != "C":
+    if array.filters or len(compressors) > 1:
         return None
-    kind = type(compressors[0]).__name__.lower().removesuffix("codec") if compressors else None
-    known = {
-        None: lambda: codecs.plain(array.dtype, False),
-        "blosc": lambda: codecs.numcodec("blosc", array.dtype, False),
-        "zstd": lambda: codecs.numcodec("zstd", array.dtype, False),
-    }
-    return known[kind]() if kind in known else None
+    kind = type(compressors[0]).__name__.lower().removesuffix("codec") if compressors else "plain"
+    known = {"plain": codecs.plain, "blosc": codecs.blosc, "zstd": codecs.zstd}
+    return known[kind](array.dtype) if kind in known else None
 
 
 def _from_files(folder: Path, array, encode: Callable, files: ExitStack) -> Callable[[int], bytes] | None:
@@ -64,7 +58,7 @@ def _from_files(folder: Path, array, encode: Callable, files: ExitStack) -> Call
     return lambda i: (folder / encode((i,))).read_bytes()
 
 
-def _from_shards(folder: Path, array, encode: Callable, files: ExitStack) -> Callable[[int], bytes] | None:
+def _from_shards(folder: Path, array, encode: Callable, files: ExitStack) -> Table | None:
     per_shard = array.shards[0] // array.chunks[0]
     fds, tables = [], []
     for shard in range(-(-array.shape[0] // array.shards[0])):
@@ -80,7 +74,7 @@ def _from_shards(folder: Path, array, encode: Callable, files: ExitStack) -> Cal
     if (table[:, 0] == NOWHERE).any():
         return None
     place, size = table.T.astype(np.int64)
-    return lambda i: os.pread(fds[i // per_shard], size[i], place[i])
+    return Table(np.array(fds), per_shard, place, size)
 
 
 def obs_column(path: Path, name: str) -> np.ndarray:
