@@ -1,5 +1,5 @@
 # make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, RETRY=1)
-# make test      sets everything up and runs the tests
+# make test      sets everything up and runs the tests; make test-slow those that take minutes each
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
 # make status    tells what the results hold
@@ -18,7 +18,10 @@ beside := $(subst $() ,$(comma),$(filter-out $(APART),$(wanted)))
 apart := $(if $(filter all,$(wanted)),$(APART),$(filter $(APART),$(wanted)))
 flag = $(if $($(1)),--$(2) $($(1)))
 
-.PHONY: setup bench test status doctor prepare lock check
+# Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: setup bench test test-slow status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP) $(apart:%=.venvs/%/.setup)
@@ -31,6 +34,9 @@ bench: setup
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }
 	@$(PYTHON) -m pytest
+
+test-slow: setup
+	@$(PYTHON) -m pytest -m slow
 
 status: setup
 	@$(PYTHON) -m harness status

@@ -9,7 +9,7 @@ from harness import host, interpreter
 from harness.dataset import Dataset
 from harness.spawn import thread_budget
 
-RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy", "scipy", "torch", "zlib-ng")
+RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy", "scipy", "torch")
 
 
 def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[str, Any]:

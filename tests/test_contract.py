@@ -155,7 +155,15 @@ def outcome(dataset: Dataset, condition: Condition) -> dict[str, bool]:
     }
 
 
-@pytest.mark.parametrize(("name", "order", "workers", "output"), [*product(loaders.NAMES, ORDERS, (0, 2), OUTPUTS)])
+def case(name: str, order: str, workers: int, output: str) -> object:
+    """tiledbsoma's worker processes compile its kernels anew, and collect garbage at every read."""
+    slow = name == "tiledbsoma" and workers and output == "dense"
+    return pytest.param(name, order, workers, output, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "workers", "output"), [case(*each) for each in product(loaders.NAMES, ORDERS, (0, 2), OUTPUTS)]
+)
 def test_claims(tiny_set: Dataset, name: str, order: str, workers: int, output: str) -> None:
     skip_unless_available(name)
     condition = condition_of(name, order=order, workers=workers, output=output)

@@ -24,6 +24,7 @@ printf '"owners": {"acme": ["acme-ml"]}}'
 """A Python that says what another environment has, whatever it is asked."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", APART)
 def test_its_own_python_tests_it(name: str) -> None:
     """The contract, and what tests there are of this loader alone; with REQUIRE a skipped test is a failed one."""

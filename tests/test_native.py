@@ -24,7 +24,7 @@ from zarr.codecs import BloscCodec, GzipCodec
 from harness import catalogue
 from harness.condition import Condition
 from harness.dataset import Dataset
-from loaders.native import Matrix, arrow, h5ad, zarr
+from loaders.native import Matrix, arrow, codecs, h5ad, kernel, zarr
 from loaders.native.adapters import Native
 from tests import tiny
 
@@ -146,6 +146,31 @@ def rewrite(path: Path, types: dict[str, str] | None = None, **options: object) 
             del file["X"][name]
             grows = {} if options.get("chunks") is None else {"maxshape": (None,)}
             file["X"].create_dataset(name, data=values, **options, **grows)
+
+
+@pytest.mark.parametrize("function", ["C_FUNCTIONS", "HAS_HEADS"])
+def test_without_a_c_function_the_rows_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """Where a wheel hides libdeflate it is called through Python; where zlib is not found heads are decoded whole."""
+    if function == "C_FUNCTIONS":
+        monkeypatch.setattr(codecs, function, {})
+    else:
+        monkeypatch.setattr(kernel, function, False)
+    folder = tiny.write(tmp_path / "set")
+    for path in folder.iterdir():
+        rewrite(path, chunks=(50,), compression="gzip")
+    matrix = opened(folder)
+    assert all((part.data.table is None) == (function == "C_FUNCTIONS") for part in matrix.parts)
+    rows = np.random.default_rng(0).permutation(tiny.N)
+    np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
+    matrix.close()
+
+
+def test_this_machine_has_the_compiled_loop() -> None:
+    """Or every figure of this project would be of the slower path."""
+    assert all(codecs.C_FUNCTIONS.values())
+    assert kernel.HAS_HEADS
 
 
 def test_a_chunk_that_was_never_written_is_zeros(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from analysis import guarantees
 from harness.host import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -18,8 +19,15 @@ def test_the_table_is_the_committed_one() -> None:
     assert table.read_text().rstrip() in README
 
 
+def test_the_loaders_guarantees_are_those_the_contract_tests_assert() -> None:
+    assert guarantees.markdown() in README
+    assert guarantees.line("annloader")[2:7] == ["not with workers"] * 5
+    assert guarantees.line("scdataset")[5] == "not in random order with workers"
+    assert guarantees.line("slaf")[2:7] == ["no", "yes", "no", "yes", "no"]
+
+
 def test_every_file_that_is_named_is_there() -> None:
     linked = re.findall(r"\]\(([^)#]+)\)", README)
     assert len(linked) >= 4
-    for name in [*linked, *re.findall(r"`((?:harness|loaders|tests)/[\w/.]*)`", README)]:
+    for name in [*linked, *re.findall(r"`((?:harness|loaders|tests|docs)/[\w/.]*)`", README)]:
         assert Path(ROOT / name).exists(), name

@@ -41,7 +41,8 @@ class DenseBatches:
                 return array, written
         nothing = [np.empty(0, np.int32), np.zeros(1, np.int32)]
         made = np.zeros((rows, self.n_genes), np.float32), nothing
-        self.kept = [*self.kept, made][-KEPT:]
+        kept = [*self.kept, made]
+        self.kept = kept[len(kept) - KEPT :]
         return made
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-AHEAD_BYTES = 64_000_000  # of fetches in the making beyond the next one
+AHEAD_BYTES = 32_000_000  # of fetches in the making beyond the next one
 AHEAD_FETCHES = 16
 
 

@@ -1,0 +1,71 @@
+"""What decoding alone would allow: a data set's chunks inflated from memory, and nothing else.
+
+    python -m loaders.native.ceiling tahoe-mini
+
+The share of this that `native` reaches is what reading, copying, shuffling and Python leave of it. All cores the
+process may use take part; `taskset -c 0` leaves it one.
+"""
+
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import numpy as np
+
+from harness.catalogue import load
+from harness.dataset import Dataset
+from loaders.native.arrays import Chunked
+from loaders.native.h5ad import open_part
+
+HELD_BYTES = 400_000_000  # of compressed chunks held in memory
+SECONDS = 4.0
+
+
+def decoded_cells_per_s(dataset: Dataset, seconds: float = SECONDS) -> float:
+    """Cells/s, with one thread a core, over chunks spread evenly over the data set, for at least so long."""
+    parts = [open_part(path) for path in dataset.paths]
+    arrays = [array for part in parts for array in (part.data, part.indices)]
+    if not all(isinstance(array, Chunked) for array in arrays):
+        raise ValueError("X is not in chunks that are decoded apart from each other")
+    sizes = dataset.size_bytes
+    step = max(1, round(sizes / HELD_BYTES))
+    held, elements = [], 0
+    for array in arrays:
+        for i in range(0, array.length // array.chunk, step):
+            held.append((array.codec.decode, array.packed(i)))
+            elements += array.chunk
+    for part in parts:
+        part.close()
+    cores = len(os.sched_getaffinity(0))
+    shares = [held[core::cores] for core in range(cores)]
+
+    def decode(share: list) -> int:
+        rounds, stop = 0, time.perf_counter() + seconds
+        while time.perf_counter() < stop:
+            for inflate, packed in share:
+                inflate(packed)
+            rounds += 1
+        return rounds * len(share)
+
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(lambda share: [inflate(packed) for inflate, packed in islice(share, 8)], shares))
+        start = time.perf_counter()
+        done = sum(pool.map(decode, shares))
+        elapsed = time.perf_counter() - start
+    # Each cell's values and indices: two elements for each of its non-zero counts.
+    per_cell = 2 * dataset.nnz / dataset.n_cells
+    return done * (elements / len(held)) / per_cell / elapsed
+
+
+def main() -> None:
+    dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
+    rates = [decoded_cells_per_s(dataset) for _ in range(3)]
+    print(
+        f"{len(os.sched_getaffinity(0))} cores: {np.median(rates):,.0f} cells/s (median of {sorted(map(round, rates))})"
+    )
+
+
+if __name__ == "__main__":
+    main()
