@@ -50,7 +50,8 @@ def bars(frame: pd.DataFrame, dataset: str) -> Figure | None:
         ax.barh(range(len(panel)), panel["cells_per_s"], color=[ORDER_COLOURS[o] for o in panel["order"]])
         ax.set_yticks(range(len(panel)), names)
         ax.set_xscale("log")
-        ax.set_xlim(frame["cells_per_s"].min() / 2, frame["cells_per_s"].max() * 4)
+        ax.set_xlim(frame["cells_per_s"].min() / 2, frame["cells_per_s"].max() * 10)
+        ax.set_ylim(len(panel) - 0.4, -0.6)
         for i, rate in enumerate(panel["cells_per_s"]):
             ax.text(rate * 1.1, i, f"{rate:,.0f}", va="center", fontsize=7)
         ax.set_title(output)

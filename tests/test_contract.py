@@ -39,7 +39,7 @@ DECLINES = {
 """The conditions that a loader rightly cannot honour; one that declines anything else fails its tests."""
 
 
-NO_DENSE_X = ("bionemo", "native", "native_bionemo", "native_zarr", "native_zarr_shuffled")
+NO_DENSE_X = ("bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled")
 
 
 def declines(dataset: Dataset, condition: Condition) -> bool:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -24,8 +25,9 @@ from zarr.codecs import BloscCodec, GzipCodec
 from harness import catalogue
 from harness.condition import Condition
 from harness.dataset import Dataset
-from loaders.native import Matrix, arrow, codecs, h5ad, kernel, zarr
+from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, codecs, h5ad, kernel, open_h5ad, zarr
 from loaders.native.adapters import Native
+from loaders.native.arrays import Plain
 from tests import tiny
 
 CONDITION = Condition(dataset="tiny", loader="native", batch_size=16, knobs=(("block_size", 4), ("fetch_factor", 3)))
@@ -173,6 +175,44 @@ def test_this_machine_has_the_compiled_loop() -> None:
     assert kernel.HAS_HEADS
 
 
+@settings(max_examples=60)
+@given(data=st.data(), n=st.integers(1, 40), genes=st.integers(1, 30), chunk=st.integers(1, 50))
+def test_any_matrix_is_read_as_anndata_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, n: int, genes: int, chunk: int
+) -> None:
+    """Cells with no counts, cells with all, chunks shorter than a cell and longer than the file."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    share = rng.choice([0, 0.2, 1], (n, 1))
+    x = sp.csr_matrix(((rng.random((n, genes)) < share) * rng.random((n, genes))).astype(np.float32))
+    path = tmp_path_factory.mktemp("any") / "a.h5ad"
+    ad.AnnData(x).write_h5ad(path)
+    rewrite(path, chunks=(chunk,), compression=data.draw(st.sampled_from([None, "gzip"])))
+    rows = rng.integers(0, n, data.draw(st.integers(1, 60)))
+    source = open_h5ad([path], threads=2)
+    np.testing.assert_array_equal(source[rows].toarray(), ad.read_h5ad(path).X[rows].toarray())
+    source.close()
+
+
+def test_ten_million_genes(tmp_path: Path) -> None:
+    """A cell's entries at both ends of a row of that width; only its var table is left out of the file."""
+    x = sp.csr_matrix((np.ones(4, np.float32), [0, 9_999_999, 5, 9_999_998], [0, 2, 2, 4]), (3, 10_000_000))
+    with h5py.File(tmp_path / "a.h5ad", "w") as file:
+        ad.io.write_elem(file, "X", x)
+    source = open_h5ad([tmp_path / "a.h5ad"])
+    (batch,) = BlockLoader(source, sampler=Streaming())
+    assert (batch.x != x).nnz == 0
+    source.close()
+
+
+def test_a_store_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    np.ones(10, np.float32).tofile(path)
+    fd = os.open(path, os.O_RDONLY)
+    with pytest.raises(OSError, match="values is cut short: it should reach to byte 44"):
+        Plain(str(path), fd, np.dtype("f4"), np.array([0, 11]), np.array([0]))
+    os.close(fd)
+
+
 def test_a_chunk_that_was_never_written_is_zeros(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
     ad.AnnData(sp.csr_matrix(np.ones((4, 5), np.float32))).write_h5ad(path)
@@ -229,12 +269,39 @@ def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dat
     assert process.memory_info().rss < memory + 64e6
 
 
-def test_dense_files_are_declined_with_the_reason(tmp_path: Path) -> None:
-    from loaders.protocol import Incompatible
+@pytest.mark.parametrize("output", ["csr", "dense"])
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": (10, 20)}])
+def test_a_dense_x_is_read_through_hdf5(tmp_path: Path, output: str, options: dict) -> None:
+    """From several files, and said once."""
+    paths = [tmp_path / f"{i}.h5ad" for i in range(3)]
+    for path, part in zip(paths, np.split(tiny.truth(), [400, 401]), strict=True):
+        ad.AnnData(part).write_h5ad(path)
+        with h5py.File(path, "a") as file:
+            del file["X"]
+            file.create_dataset("X", data=part.astype("f8"), **(options if len(part) > 10 else {}))
+    with pytest.warns(UserWarning, match="is dense, and is read through h5py") as told:
+        source = open_h5ad(paths, output=output)
+    assert len(told) == 1
+    loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=16, fetch_factor=3)
+    rows = []
+    for batch in loader:
+        assert sp.issparse(batch.x) == (output == "csr")
+        assert batch.x.dtype == np.float32
+        x = batch.x.toarray() if output == "csr" else batch.x
+        np.testing.assert_array_equal(x, tiny.truth()[batch.rows])
+        rows.extend(batch.rows)
+    assert sorted(rows) == list(range(tiny.N))
+    loader.close()
 
-    ad.AnnData(np.ones((3, 4), np.float32)).write_h5ad(tmp_path / "a.h5ad")
-    with pytest.raises(Incompatible, match="X is dense"):
-        Native.open(catalogue.load(str(tmp_path / "a.h5ad")), Path(), CONDITION, rows=True)
+
+def test_files_that_differ_are_refused(tmp_path: Path) -> None:
+    ad.AnnData(np.ones((3, 4), np.float32)).write_h5ad(tmp_path / "dense.h5ad")
+    ad.AnnData(sp.csr_matrix(np.ones((3, 4), np.float32))).write_h5ad(tmp_path / "csr.h5ad")
+    ad.AnnData(sp.csc_matrix(np.ones((3, 4), np.float32))).write_h5ad(tmp_path / "csc.h5ad")
+    with pytest.raises(ValueError, match="differ in form"):
+        open_h5ad([tmp_path / "dense.h5ad", tmp_path / "csr.h5ad"])
+    with pytest.raises(ValueError, match="csc_matrix; rows are read from CSR"):
+        open_h5ad([tmp_path / "csc.h5ad"])
 
 
 def test_a_dense_batch_is_the_consumers_until_dropped(tiny_set: Dataset) -> None:

@@ -11,7 +11,8 @@ from harness.host import available_cores
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
 from loaders.huggingface import HuggingFace
-from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, h5ad, scdl, zarr
+from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, open_h5ad, scdl, zarr
+from loaders.native.loader import Source
 from loaders.native.matrix import Part
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
@@ -32,17 +33,13 @@ class Native:
         return {}
 
     @classmethod
-    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
-        return [h5ad.open_part(file) for file in dataset.paths]
+    def source(cls, dataset: Dataset, path: Path, output: str, threads: int) -> Source:
+        return open_h5ad(dataset.paths, output=output, threads=threads)
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Native":
         if condition.workers:
             raise Incompatible("it reads with threads inside one process; say cores, not workers")
-        if dataset.x_format != "csr" and cls.store != NativeArrow.store:
-            raise Incompatible(
-                f"it reads CSR, and X is {dataset.x_format} here (a.X = scipy.sparse.csr_matrix(a.X) converts)"
-            )
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
@@ -50,7 +47,7 @@ class Native:
         blocks = BlockShuffling(knobs["block_size"], knobs["aligned"])
         self.rows = rows
         self.loader = BlockLoader(
-            Matrix(self.parts(dataset, path), dataset.n_genes, output=condition.output, threads=available_cores()),
+            self.source(dataset, path, condition.output, available_cores()),
             sampler=Streaming() if condition.order == "stream" else blocks,
             batch_size=condition.batch_size,
             fetch_factor=knobs["fetch_factor"],
@@ -70,7 +67,19 @@ class Native:
         self.loader.close()
 
 
-class NativeZarr(Native):
+class NativeOver(Native):
+    """The same over a store of CSR in parts."""
+
+    @classmethod
+    def parts(cls, path: Path) -> list[Part]:
+        raise NotImplementedError
+
+    @classmethod
+    def source(cls, dataset: Dataset, path: Path, output: str, threads: int) -> Source:
+        return Matrix(cls.parts(path), dataset.n_genes, output=output, threads=threads)
+
+
+class NativeZarr(NativeOver):
     """The same over annbatch's zarr, written in the order of the files."""
 
     name = "native_zarr"
@@ -79,8 +88,14 @@ class NativeZarr(Native):
     prepare = AnnBatchUnshuffled.prepare
 
     @classmethod
-    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+    def parts(cls, path: Path) -> list[Part]:
         return [zarr.open_part(group) for group in _groups(path)]
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Native:
+        if dataset.x_format != "csr":
+            raise Incompatible("it reads CSR, and the store of a dense X is dense")
+        return super().open(dataset, path, condition, rows=rows)
 
 
 class NativeZarrShuffled(NativeZarr):
@@ -99,7 +114,7 @@ class NativeZarrShuffled(NativeZarr):
         return self.stored[rows]
 
 
-class NativeArrow(Native):
+class NativeArrow(NativeOver):
     """The same over the Arrow files of Hugging Face datasets."""
 
     name = "native_arrow"
@@ -108,11 +123,11 @@ class NativeArrow(Native):
     prepare = HuggingFace.prepare
 
     @classmethod
-    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+    def parts(cls, path: Path) -> list[Part]:
         return arrow.open_parts(path)
 
 
-class NativeBioNeMo(Native):
+class NativeBioNeMo(NativeOver):
     """The same over BioNeMo-SCDL's memory-mapped arrays."""
 
     name = "native_bionemo"
@@ -121,7 +136,7 @@ class NativeBioNeMo(Native):
     prepare = BioNeMo.prepare
 
     @classmethod
-    def parts(cls, dataset: Dataset, path: Path) -> list[Part]:
+    def parts(cls, path: Path) -> list[Part]:
         return [scdl.open_part(path / WHOLE)]
 
 

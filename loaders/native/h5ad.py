@@ -12,9 +12,12 @@ from typing import Literal
 
 import h5py
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from loaders.native import codecs
 from loaders.native.arrays import Array, Chunked, Plain, Table, Through
+from loaders.native.densefile import DenseFiles
+from loaders.native.indexed import Indexed
 from loaders.native.matrix import Matrix, Part
 
 SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
@@ -33,20 +36,33 @@ def open_h5ad(
     matrix: str = "X",
     output: Literal["csr", "dense"] = "csr",
     threads: int | None = None,
-) -> Matrix:
+) -> Matrix | Indexed:
     """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
 
-    matrix: "X", "raw/X" or "layers/NAME", in CSR; the files have the same genes. Only indptr is read here.
-    output, threads: see `Matrix`. OSError for a file that is cut short, ValueError for a matrix that is not CSR.
+    matrix: "X", "raw/X" or "layers/NAME", in CSR or dense, the same in all files; so are the genes. Of CSR only indptr
+    is read here. output, threads: see `Matrix`; a dense X has one reading thread. OSError for a file that is cut
+    short, ValueError for files that differ or hold CSC.
     """
-    parts = [open_part(Path(path), matrix) for path in paths]
-    widths = set()
-    for path in paths:
-        with h5py.File(path) as file:
-            widths.add(_shape(file[matrix])[1])
-    if len(widths) > 1:
-        raise ValueError(f"the files differ in their number of genes: {sorted(widths)}")
-    return Matrix(parts, widths.pop(), output=output, threads=threads)
+    paths = [Path(path) for path in paths]
+    found = {_look(path, matrix) for path in paths}
+    if len(found) > 1:
+        raise ValueError(f"the files differ in form or number of genes: {sorted(found)}")
+    ((kind, n_genes),) = found
+    if kind == "csr":
+        return Matrix([open_part(path, matrix) for path in paths], n_genes, output=output, threads=threads)
+    return Indexed(DenseFiles(paths, matrix), batch_transform=csr_matrix if output == "csr" else None)
+
+
+def _look(path: Path, matrix: str) -> tuple[str, int]:
+    """("csr" or "dense", genes) of one file's matrix."""
+    with h5py.File(path) as file:
+        x = file[matrix]
+        if isinstance(x, h5py.Dataset):
+            return "dense", x.shape[1]
+        kind = str(x.attrs.get("encoding-type", x.attrs.get("h5sparse_format")))
+        if "csr" not in kind:
+            raise ValueError(f"{path}: {matrix} is {kind}; rows are read from CSR or dense")
+        return "csr", int(x.attrs.get("shape", x.attrs.get("h5sparse_shape"))[1])
 
 
 def open_part(path: Path, matrix: str = "X") -> Part:
@@ -56,17 +72,8 @@ def open_part(path: Path, matrix: str = "X") -> Part:
         fd = os.open(path, os.O_RDONLY)
         files.callback(os.close, fd)
         x = file[matrix]
-        _shape(x)
         indptr = x["indptr"][:].astype(np.int64, copy=False)
         return Part(indptr, _array(path, fd, x["data"]), _array(path, fd, x["indices"]), files.pop_all().close)
-
-
-def _shape(x: h5py.Group | h5py.Dataset) -> tuple[int, int]:
-    """(cells, genes) of a CSR matrix."""
-    kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format", "array"))
-    if "csr" not in str(kind):
-        raise ValueError(f"{x.file.filename}: {x.name} is {kind}, not CSR")
-    return tuple(int(n) for n in x.attrs.get("shape", x.attrs.get("h5sparse_shape")))
 
 
 def _array(path: Path, fd: int, dataset: h5py.Dataset) -> Array:

@@ -67,3 +67,5 @@ class Indexed:
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
+        if hasattr(self.collection, "close"):
+            self.collection.close()

@@ -1,0 +1,74 @@
+"""Our loader against the others at equal settings: ratios taken within each repeat of the grid `native`.
+
+python -m analysis.ratios results/MACHINE/native.jsonl
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness import results
+from harness.condition import Condition
+from harness.results import Measurement
+
+Setting = Mapping[str, Any]
+"""Fields and knobs of a condition; those that are not said are anything."""
+
+
+def compared() -> Iterator[tuple[str, Setting, Setting]]:
+    """(what is compared, ours, theirs); where several of theirs fit, the fastest."""
+    for cores in (2, 1):
+        for block, fetch in ((16, 64), (16, 256), (512, 256)):
+            at = {"block_size": block, "fetch_factor": fetch, "cores": cores, "output": "csr"}
+            name = f"h5ad, CSR, ({block}, {fetch}), cores {cores}: native / scDataset"
+            yield name, at | {"loader": "native"}, at | {"loader": "scdataset"}
+    at = {"block_size": 16, "fetch_factor": 64, "output": "dense"}
+    yield "h5ad, dense, (16, 64): native / scDataset", at | {"loader": "native"}, at | {"loader": "scdataset"}
+    annloader = {"loader": "annloader", "output": "csr"}
+    best = {"loader": "native", "output": "csr", "cores": 2}
+    yield "h5ad, CSR: native (512, 256) / AnnLoader random", best | {"block_size": 512}, annloader
+    yield "h5ad, CSR: native (1024, 1024) / AnnLoader random", best | {"block_size": 1024}, annloader
+    annbatch = {"loader": "annbatch", "batch_size": 64}
+    yield "CSR: native (512, 256) on gzip h5ad / annbatch on its zarr", best | {"block_size": 512}, annbatch
+    for batch in (64, 4096):
+        zarr = {"loader": "native_zarr_shuffled", "batch_size": batch}
+        yield f"annbatch's zarr, batch {batch}: native / annbatch", zarr, annbatch | {"batch_size": batch}
+    yield "Arrow: native (1024, 1024) / huggingface random", {"loader": "native_arrow"}, {"loader": "huggingface"}
+    yield "SCDL: native (1024, 1024) / bionemo random", {"loader": "native_bionemo"}, {"loader": "bionemo"}
+
+
+def fits(condition: Condition, setting: Setting) -> bool:
+    said = condition.to_dict() | dict(condition.knobs)
+    return all(said.get(name) == value for name, value in setting.items())
+
+
+def ratios(measurements: Sequence[Measurement], ours: Setting, theirs: Setting) -> list[tuple[float, float]]:
+    """(ours, theirs) in cells/s of each repeat in which both were measured."""
+    found = []
+    for repeat in sorted({m.repeat for m in measurements}):
+        mine = [m for m in measurements if m.repeat == repeat and m.status == "ok"]
+        sides = [[m.cells_per_s for m in mine if fits(m.condition, side)] for side in (ours, theirs)]
+        if all(sides):
+            found.append((max(sides[0]), max(sides[1])))
+    return found
+
+
+def markdown(measurements: Sequence[Measurement]) -> str:
+    lines = ["| compared | ours, cells/s | theirs, cells/s | times | repeats |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name, ours, theirs in compared():
+        pairs = ratios(measurements, ours, theirs)
+        if not pairs:
+            lines.append(f"| {name} | – | – | not measured | 0 |")
+            continue
+        mine, other = np.median(pairs, axis=0)
+        times = sorted(a / b for a, b in pairs)
+        spread = f" ({times[0]:.1f} to {times[-1]:.1f})" if len(times) > 1 else ""
+        lines.append(f"| {name} | {mine:,.0f} | {other:,.0f} | {np.median(times):.1f}{spread} | {len(pairs)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(results.read(Path(sys.argv[1]))), end="")

@@ -1,0 +1,33 @@
+"""Ratios are of rows that were measured in the same repeat."""
+
+from analysis import ratios
+from harness.condition import Condition, Timing, expand
+from harness.results import Measurement
+
+
+def row(loader: str, repeat: int, rows: int, status: str = "ok", **fields: object) -> Measurement:
+    condition = Condition(dataset="d", loader=loader, **fields)
+    return Measurement(
+        condition=condition, timing=Timing(), repeat=repeat, status=status, rows=rows, seconds=1.0, provenance={}
+    )
+
+
+def test_they_are_taken_within_a_repeat() -> None:
+    zarr = {"knobs": (("block_size", 512),)}
+    measured = [
+        *(row("native_zarr_shuffled", i, rows, **zarr) for i, rows in enumerate((300, 400, 1000))),
+        *(row("annbatch", i, rows) for i, rows in enumerate((100, 200))),
+        row("annbatch", 2, 1, status="failed"),
+    ]
+    ours, theirs = {"loader": "native_zarr_shuffled"}, {"loader": "annbatch", "batch_size": 64}
+    assert ratios.ratios(measured, ours, theirs) == [(300, 100), (400, 200)]
+    table = ratios.markdown(measured)
+    assert "| annbatch's zarr, batch 64: native / annbatch | 350 | 150 | 2.5 (2.0 to 3.0) | 2 |" in table
+    assert "| annbatch's zarr, batch 4096: native / annbatch | – | – | not measured | 0 |" in table
+
+
+def test_the_grid_measures_all_that_is_compared() -> None:
+    conditions = expand("native", "d").conditions
+    for name, *sides in ratios.compared():
+        for side in sides:
+            assert any(ratios.fits(condition, side) for condition in conditions), name
