@@ -51,7 +51,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Figure | None:
         ax.set_yticks(range(len(panel)), names)
         ax.set_xscale("log")
         ax.set_xlim(frame["cells_per_s"].min() / 2, frame["cells_per_s"].max() * 10)
-        ax.set_ylim(len(panel) - 0.4, -0.6)
+        ax.set_ylim(-0.6, len(panel) - 0.4)
         for i, rate in enumerate(panel["cells_per_s"]):
             ax.text(rate * 1.1, i, f"{rate:,.0f}", va="center", fontsize=7)
         ax.set_title(output)

@@ -1,17 +1,15 @@
 """Dense minibatches in memory that is used again: only what the last one wrote is cleared."""
 
 import sys
-from threading import Lock
 
 import numba
 import numpy as np
 
-AHEAD = 3  # batches that are made before they are asked for
-KEPT = AHEAD + 3  # arrays, before a consumer that holds more than two is given new ones
+KEPT = 4  # arrays, before a consumer that holds more of them is given new ones
 
 
 class DenseBatches:
-    """Makes (rows, n_genes) float32 arrays, which cannot be written to; from any thread.
+    """Makes (rows, n_genes) float32 arrays, which cannot be written to.
 
     Most of the memory of such a batch is zeros. So an array is used again once nobody holds it, or a view of it, any
     more, and only what was written to it is cleared.
@@ -20,14 +18,12 @@ class DenseBatches:
     def __init__(self, n_genes: int) -> None:
         self.n_genes = n_genes
         self.kept: list[tuple[np.ndarray, list]] = []  # (array, [indices, indptr of what was written to it])
-        self.lock = Lock()
 
     def make(self, batch: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """CSR arrays (data, indices, indptr) as an array; a row's entries of one index are added up, as scipy does."""
         data, indices, indptr = batch
         rows = len(indptr) - 1
-        with self.lock:
-            array, written = self._free(rows)
+        array, written = self._free(rows)
         _replace(*written, data, indices, indptr, array)
         written[:] = indices, indptr
         view = array[:rows]

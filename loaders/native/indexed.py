@@ -13,8 +13,6 @@ from loaders.native.matrix import Gathering
 class Fetched:
     """What a fetch brought in, and where in it each row of the delivered order lies."""
 
-    nbytes = 0  # not known: read-ahead counts fetches instead
-
     def __init__(self) -> None:
         self.data, self.places = None, None
 

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from loaders.native.arrays import Array, Pieces
-from loaders.native.dense import AHEAD, DenseBatches
-from loaders.native.fetch import made_ahead
+from loaders.native.dense import DenseBatches
 from loaders.native.sampling import aligned
 
 PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
@@ -35,10 +34,6 @@ class Rows(NamedTuple):
     data: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self)
 
     def cut(self, start: int, stop: int) -> "Rows":
         """Rows start to stop: views, but for an indptr of its own, int32."""
@@ -94,7 +89,6 @@ class Matrix:
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
         self.dense = DenseBatches(n_genes) if output == "dense" else None
-        self.dense_pool = ThreadPoolExecutor(self.threads, thread_name_prefix="dense")  # starts none until it is used
         self.blocks: dict[int, np.ndarray | int] = {}
 
     def __len__(self) -> int:
@@ -158,11 +152,9 @@ class Matrix:
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """The minibatches of what was gathered, from each of the cuts to the next."""
-        if self.dense is None:
-            yield from (self._csr(fetched.cut(start, stop)) for start, stop in pairwise(cuts))
-        else:
-            parts = (fetched.cut(start, stop) for start, stop in pairwise(cuts))
-            yield from made_ahead(self.dense_pool, self.dense.make, parts, AHEAD)
+        make = self.dense.make if self.dense else self._csr
+        for start, stop in pairwise(cuts):
+            yield make(fetched.cut(start, stop))
 
     def _csr(self, batch: Rows) -> csr_matrix:
         x = copy(
@@ -173,7 +165,6 @@ class Matrix:
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
-        self.dense_pool.shutdown(cancel_futures=True)
         for part in self.parts:
             part.close()
 
