@@ -304,15 +304,12 @@ def test_files_that_differ_are_refused(tmp_path: Path) -> None:
         open_h5ad([tmp_path / "csc.h5ad"])
 
 
-def test_a_dense_batch_is_the_consumers_until_dropped(tiny_set: Dataset) -> None:
+def test_a_dense_batch_is_the_consumers_own(tiny_set: Dataset) -> None:
+    """Written to, it changes no other."""
     condition = Condition(**{**CONDITION.to_dict(), "knobs": CONDITION.knobs, "output": "dense"})
     loader = Native.open(tiny_set, Path(), condition, rows=True)
     held = [(batch.x, batch.rows.copy()) for batch in loader.epoch(0)]
-    for x, rows in held:
+    held[0][0][:] = -1
+    for x, rows in held[1:]:
         np.testing.assert_array_equal(x, tiny.truth()[rows])
-    with pytest.raises(ValueError, match="read-only"):
-        held[0][0][0] = 1
-    del x, held
-    for batch in loader.epoch(1):  # from memory used again
-        np.testing.assert_array_equal(batch.x, tiny.truth()[batch.rows])
     loader.close()

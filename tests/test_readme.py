@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from analysis import guarantees
+from analysis import guarantees, ratios
+from harness import results
 from harness.host import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -17,6 +18,11 @@ def test_the_first_two_commands_set_up_and_run_everything() -> None:
 def test_the_table_is_the_committed_one() -> None:
     (table,) = ROOT.glob("results/*/figures/tahoe-mini-quick-table.md")
     assert table.read_text().rstrip() in README
+
+
+def test_the_ratios_are_of_the_committed_measurements() -> None:
+    (measured,) = ROOT.glob("results/*/native.jsonl")
+    assert ratios.markdown(results.read(measured)) in README
 
 
 def test_the_loaders_guarantees_are_those_the_contract_tests_assert() -> None:

@@ -18,7 +18,7 @@ from harness.catalogue import load
 from harness.condition import Timing
 from harness.dataset import Dataset
 from harness.measure import measure
-from loaders.native import BlockLoader, BlockShuffling, codecs, dense, kernel, matrix, open_h5ad
+from loaders.native import BlockLoader, BlockShuffling, codecs, kernel, matrix, open_h5ad
 
 TIMING = Timing(warmup_s=1, measure_s=2)
 REPEATS = 3
@@ -29,7 +29,6 @@ WAYS: dict[str, tuple[dict[str, Any], dict[tuple[Any, str], Any]]] = {
     "only the head of a chunk whose tail is not wanted": ({}, {(kernel, "HAS_HEADS"): False}),
     "a compiled loop over chunks": ({}, {(codecs, "C_FUNCTIONS"): {}}),
     "tasks of 32 chunks, not of 8": ({}, {(matrix, "PIECES_PER_TASK"): 8}),
-    "dense memory used again": ({"output": "dense"}, {(dense, "KEPT"): 0}),
 }
 """By name: the setting that differs, and what is patched to switch the way off."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from loaders.native.arrays import Array, Pieces
-from loaders.native.dense import DenseBatches
+from loaders.native.dense import dense
 from loaders.native.sampling import aligned
 
 PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
@@ -70,8 +70,8 @@ class Gathering:
 class Matrix:
     """The rows of all parts, one after another; holds open files and threads until `close`.
 
-    output: "csr" gives batches as scipy matrices that are views into the buffer, "dense" as arrays that cannot be
-    written to and are used again once dropped; both float32, (rows, n_genes). threads: that decode; None: one a core.
+    output: "csr" gives batches as scipy matrices that are views into the buffer, "dense" as arrays of their own; both
+    float32, (rows, n_genes). threads: that decode; None: one a core.
     Memory: 8 bytes a row and 16 bytes a chunk.
     """
 
@@ -83,12 +83,11 @@ class Matrix:
         output: Literal["csr", "dense"] = "csr",
         threads: int | None = None,
     ) -> None:
-        self.parts, self.n_genes = parts, n_genes
+        self.parts, self.n_genes, self.output = parts, n_genes, output
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
         self.threads = threads or len(os.sched_getaffinity(0))
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
-        self.dense = DenseBatches(n_genes) if output == "dense" else None
         self.blocks: dict[int, np.ndarray | int] = {}
 
     def __len__(self) -> int:
@@ -152,9 +151,9 @@ class Matrix:
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """The minibatches of what was gathered, from each of the cuts to the next."""
-        make = self.dense.make if self.dense else self._csr
         for start, stop in pairwise(cuts):
-            yield make(fetched.cut(start, stop))
+            batch = fetched.cut(start, stop)
+            yield self._csr(batch) if self.output == "csr" else dense(*batch, self.n_genes)
 
     def _csr(self, batch: Rows) -> csr_matrix:
         x = copy(
