@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -14,6 +16,9 @@ import loaders
 from harness import catalogue, host, interpreter
 from harness.dataset import Dataset
 from tests import tiny
+
+if TYPE_CHECKING:
+    from loaders.native.sampling import Order
 
 settings.register_profile("untimed", deadline=None)  # no test asserts a time: these machines are shared
 settings.load_profile("untimed")
@@ -71,6 +76,12 @@ def program(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], cwd=host.ROOT, stdout=subprocess.PIPE, text=True
     )
+
+
+def fetches(order: "Order") -> Iterator[np.ndarray]:
+    """All fetches of an order, one after another."""
+    for k in range(-(-order.n_rows // order.fetch_rows)):
+        yield order.fetch(k)
 
 
 def skip_unless_available(name: str) -> None:

@@ -12,8 +12,8 @@ from loaders.native.sampling import (
     Subset,
     aligned,
     balanced,
-    fetches,
 )
+from tests.conftest import fetches
 
 sizes = st.integers(1, 3000), st.integers(1, 400), st.integers(1, 500)
 lengths = st.lists(st.integers(0, 30), min_size=1, max_size=300)

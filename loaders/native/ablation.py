@@ -22,7 +22,7 @@ from loaders.native import BlockLoader, BlockShuffling, codecs, kernel, matrix, 
 
 TIMING = Timing(warmup_s=1, measure_s=2)
 REPEATS = 3
-SETTING = {"block_size": 16, "fetch_factor": 64, "output": "csr", "aligned": True}
+SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True}
 
 WAYS: dict[str, tuple[dict[str, Any], dict[tuple[Any, str], Any]]] = {
     "blocks that follow the chunks": ({"aligned": False}, {}),
@@ -33,9 +33,9 @@ WAYS: dict[str, tuple[dict[str, Any], dict[tuple[Any, str], Any]]] = {
 """By name: the setting that differs, and what is patched to switch the way off."""
 
 
-def rate(dataset: Dataset, block_size: int, fetch_factor: int, output: str, aligned: bool) -> float:
+def rate(dataset: Dataset, block_size: int, fetch_factor: int, aligned: bool) -> float:
     """Cells/s at batch 64."""
-    source = open_h5ad(dataset.paths, output=output)
+    source = open_h5ad(dataset.paths)
     loader = BlockLoader(source, sampler=BlockShuffling(block_size, aligned), fetch_factor=fetch_factor)
     try:
         trace = measure(loader, TIMING, time.perf_counter, epoch_rows=dataset.n_cells)
@@ -54,12 +54,11 @@ def without(patched: dict[tuple[Any, str], Any]) -> Iterator[None]:
 
 def compare(dataset: Dataset, way: str, say: Callable[[str], None]) -> None:
     changed, patched = WAYS[way]
-    on = SETTING | {"output": changed.get("output", SETTING["output"])}
     rates = []
     for _ in range(REPEATS):
         with without(patched):
-            off = rate(dataset, **(on | changed))
-        rates.append((off, rate(dataset, **on)))
+            off = rate(dataset, **(SETTING | changed))
+        rates.append((off, rate(dataset, **SETTING)))
     off, with_it = np.median(rates, axis=0)
     ratios = sorted(b / a for a, b in rates)
     say(f"| {way} | {off:,.0f} | {with_it:,.0f} | {np.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |")

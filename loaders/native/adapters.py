@@ -1,13 +1,13 @@
 """Our loader as the harness sees it: over h5ad files as they are, and over other loaders' stores."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
 from harness.condition import Condition
 from harness.dataset import Dataset, natural
-from harness.host import available_cores
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
 from loaders.huggingface import HuggingFace
@@ -33,8 +33,8 @@ class Native:
         return {}
 
     @classmethod
-    def source(cls, dataset: Dataset, path: Path, output: str, threads: int) -> Source:
-        return open_h5ad(dataset.paths, output=output, threads=threads)
+    def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
+        return open_h5ad(dataset.paths, output=output)
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Native":
@@ -47,7 +47,7 @@ class Native:
         blocks = BlockShuffling(knobs["block_size"], knobs["aligned"])
         self.rows = rows
         self.loader = BlockLoader(
-            self.source(dataset, path, condition.output, available_cores()),
+            self.source(dataset, path, condition.output),
             sampler=Streaming() if condition.order == "stream" else blocks,
             batch_size=condition.batch_size,
             fetch_factor=knobs["fetch_factor"],
@@ -70,13 +70,11 @@ class Native:
 class NativeOver(Native):
     """The same over a store of CSR in parts."""
 
-    @classmethod
-    def parts(cls, path: Path) -> list[Part]:
-        raise NotImplementedError
+    parts: ClassVar[Callable[[Path], list[Part]]]
 
     @classmethod
-    def source(cls, dataset: Dataset, path: Path, output: str, threads: int) -> Source:
-        return Matrix(cls.parts(path), dataset.n_genes, output=output, threads=threads)
+    def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
+        return Matrix(cls.parts(path), dataset.n_genes, output=output)
 
 
 class NativeZarr(NativeOver):
@@ -86,10 +84,7 @@ class NativeZarr(NativeOver):
     imports = AnnBatchUnshuffled.imports
     store = AnnBatchUnshuffled.store
     prepare = AnnBatchUnshuffled.prepare
-
-    @classmethod
-    def parts(cls, path: Path) -> list[Part]:
-        return [zarr.open_part(group) for group in _groups(path)]
+    parts = staticmethod(lambda path: [zarr.open_part(group) for group in _groups(path)])
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Native:
@@ -121,10 +116,7 @@ class NativeArrow(NativeOver):
     imports = ("datasets",)
     store = HuggingFace.store
     prepare = HuggingFace.prepare
-
-    @classmethod
-    def parts(cls, path: Path) -> list[Part]:
-        return arrow.open_parts(path)
+    parts = staticmethod(arrow.open_parts)
 
 
 class NativeBioNeMo(NativeOver):
@@ -134,10 +126,7 @@ class NativeBioNeMo(NativeOver):
     imports = ("bionemo.scdl",)
     store = BioNeMo.store
     prepare = BioNeMo.prepare
-
-    @classmethod
-    def parts(cls, path: Path) -> list[Part]:
-        return [scdl.open_part(path / WHOLE)]
+    parts = staticmethod(lambda path: [scdl.open_part(path / WHOLE)])
 
 
 def _groups(path: Path) -> list[Path]:

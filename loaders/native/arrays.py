@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from loaders.native.codecs import PLAIN, Codec, plain
-from loaders.native.kernel import copy_pieces
+from loaders.native.kernel import copy_pieces, scatter
 
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
@@ -70,17 +70,10 @@ class Chunked:
         if self.table is None:
             copy_each(self.read, pieces, begin, end, target, out)
             return
-        codec, itemsize = self.codec.compiled, self.codec.dtype.itemsize
         i = pieces.start // self.chunk
-        wanted = (pieces.stop - pieces.start) * itemsize
-        size = wanted if codec == PLAIN else self.table.size[i]
-        failed = copy_pieces(
-            codec, self.chunk * itemsize, self.table.fds[i // self.table.per_file], self.table.place[i], size, wanted,
-            pieces.start, pieces.first, pieces.last, begin, end, target, out, self.codec.dtype,
-        )  # fmt: skip
-        if failed >= 0:
-            self.read(int(pieces.start[failed]), int(pieces.stop[failed]))  # says what is wrong with it
-            raise OSError(f"{self.name}, chunk {i[failed]}, cannot be decoded")
+        sizes = _bytes(self, pieces) if self.codec.compiled == PLAIN else self.table.size[i]
+        places = self.table.fds[i // self.table.per_file], self.table.place[i], sizes
+        _copy_compiled(self, self.chunk * self.codec.dtype.itemsize, places, pieces, begin, end, target, out)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
@@ -116,14 +109,8 @@ class Plain:
         if self.codec.compiled is None:
             copy_each(self.read, pieces, begin, end, target, out)
             return
-        size = (pieces.stop - pieces.start) * self.codec.dtype.itemsize
-        failed = copy_pieces(
-            PLAIN, 0, np.full(len(size), self.fd), self._place(pieces.start), size, size,
-            pieces.start, pieces.first, pieces.last, begin, end, target, out, self.codec.dtype,
-        )  # fmt: skip
-        if failed >= 0:
-            self.read(int(pieces.start[failed]), int(pieces.stop[failed]))
-            raise OSError(f"{self.name}, elements from {pieces.start[failed]}, cannot be read")
+        places = np.full(len(pieces.start), self.fd), self._place(pieces.start), _bytes(self, pieces)
+        _copy_compiled(self, 0, places, pieces, begin, end, target, out)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
@@ -159,23 +146,29 @@ class Through:
             raise OSError(f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {error}") from error
 
 
+def _bytes(array: Chunked | Plain, pieces: Pieces) -> np.ndarray:
+    """Those of each piece's elements, decoded."""
+    return (pieces.stop - pieces.start) * array.codec.dtype.itemsize
+
+
+def _copy_compiled(array: Chunked | Plain, whole: int, places: tuple, pieces: Pieces, begin, end, target, out) -> None:
+    """What `Array.copy` does, in kernel.py. whole: bytes of a decoded chunk; places: (fds, bytes at which, sizes)."""
+    failed = copy_pieces(
+        array.codec.compiled, whole, *places, _bytes(array, pieces),
+        pieces.start, pieces.first, pieces.last, begin, end, target, out, array.codec.dtype,
+    )  # fmt: skip
+    if failed >= 0:
+        array.read(int(pieces.start[failed]), int(pieces.stop[failed]))  # says what is wrong with it
+        raise OSError(f"{array.name}, elements from {pieces.start[failed]}, cannot be read")
+
+
 def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end, target, out) -> None:
     """What `Array.copy` does, a piece at a time."""
     for start, stop, first, last in zip(*(part.tolist() for part in pieces), strict=True):
         values = read(start, stop)
         if not values.dtype.isnative:
             values = values.astype(out.dtype)
-        _scatter(values, start, begin[first:last], end[first:last], target[first:last], out)
-
-
-@numba.njit(nogil=True, cache=True)
-def _scatter(values, start, begin, end, target, out):
-    stop = start + len(values)
-    for i in range(len(begin)):
-        a, b = max(begin[i], start), min(end[i], stop)
-        shift = target[i] - begin[i]
-        for k in range(a, b):
-            out[k + shift] = values[k - start]
+        scatter(values, start, begin[first:last], end[first:last], target[first:last], out)
 
 
 @numba.njit(nogil=True, cache=True)

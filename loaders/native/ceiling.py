@@ -7,7 +7,6 @@ what reading, copying, shuffling and Python leave. Files are in the page cache. 
 part; `taskset -c 0` leaves it one.
 """
 
-import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 
 from harness.catalogue import load
 from harness.dataset import Dataset
+from harness.host import available_cores
 from loaders.native.ablation import rate
 from loaders.native.arrays import Chunked
 from loaders.native.h5ad import open_part
@@ -24,7 +24,7 @@ from loaders.native.h5ad import open_part
 HELD_BYTES = 400_000_000  # of compressed chunks held in memory
 SECONDS = 4.0
 REPEATS = 3
-SETTING = {"block_size": 512, "fetch_factor": 256, "output": "csr", "aligned": True}
+SETTING = {"block_size": 512, "fetch_factor": 256, "aligned": True}
 
 
 def decoded_cells_per_s(dataset: Dataset, seconds: float = SECONDS) -> float:
@@ -33,8 +33,7 @@ def decoded_cells_per_s(dataset: Dataset, seconds: float = SECONDS) -> float:
     arrays = [array for part in parts for array in (part.data, part.indices)]
     if not all(isinstance(array, Chunked) for array in arrays):
         raise ValueError("X is not in chunks that are decoded apart from each other")
-    sizes = dataset.size_bytes
-    step = max(1, round(sizes / HELD_BYTES))
+    step = max(1, round(dataset.size_bytes / HELD_BYTES))
     held, elements = [], 0
     for array in arrays:
         for i in range(0, array.length // array.chunk, step):
@@ -42,7 +41,7 @@ def decoded_cells_per_s(dataset: Dataset, seconds: float = SECONDS) -> float:
             elements += array.chunk
     for part in parts:
         part.close()
-    cores = len(os.sched_getaffinity(0))
+    cores = available_cores()
     shares = [held[core::cores] for core in range(cores)]
 
     def decode(share: list) -> int:
@@ -70,7 +69,7 @@ def main() -> None:
     ceiling, reached = np.median(pairs, axis=0)
     shares = sorted(mine / alone for alone, mine in pairs)
     print(
-        f"cores {len(os.sched_getaffinity(0))}: decoding alone {ceiling:,.0f} cells/s, native {reached:,.0f}, "
+        f"cores {available_cores()}: decoding alone {ceiling:,.0f} cells/s, native {reached:,.0f}, "
         f"a share of {np.median(shares):.0%} ({shares[0]:.0%} to {shares[-1]:.0%})"
     )
 

@@ -95,6 +95,19 @@ def _call(typing_context, address, arguments):
 
 
 @numba.njit(nogil=True, cache=True)
+def scatter(values, start, begin, end, target, out):
+    """Copies what rows of the elements begin..end have of `values`, the first of which is `start`, to their place."""
+    stop = start + len(values)
+    for row in range(len(begin)):
+        a, b = max(begin[row], start), min(end[row], stop)
+        if a < b:
+            # Unsigned, so that no index is looked at for being negative and the loop becomes vector code.
+            place, first, n = np.uint64(a + target[row] - begin[row]), np.uint64(a - start), np.uint64(b - a)
+            for k in range(n):
+                out[place + k] = values[first + k]
+
+
+@numba.njit(nogil=True, cache=True)
 def _copy_pieces(
     codec, whole, pread, decode, decompressor, inflate, inflate_reset, stream,
     fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
@@ -115,13 +128,6 @@ def _copy_pieces(
                 return i
         elif codec == BLOSC and np.int32(_call(decode, (into, to, wanted[i], np.int64(1)))) != wanted[i]:
             return i
-        start = starts[i]
-        stop = start + wanted[i] // raw.itemsize
-        for row in range(firsts[i], lasts[i]):
-            a, b = max(begin[row], start), min(end[row], stop)
-            if a < b:
-                # Unsigned, so that no index is looked at for being negative and the loop becomes vector code.
-                place, first, n = np.uint64(a + target[row] - begin[row]), np.uint64(a - start), np.uint64(b - a)
-                for k in range(n):
-                    out[place + k] = raw[first + k]
+        mine = slice(firsts[i], lasts[i])
+        scatter(raw[: wanted[i] // raw.itemsize], starts[i], begin[mine], end[mine], target[mine], out)
     return -1

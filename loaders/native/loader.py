@@ -86,15 +86,8 @@ class BlockLoader:
         shares = self._shares(index)
         given, turn = turn_of([len(share) for share in shares], delivered)
         mine = (self.worker + turn) % len(shares)  # the first of them gives what comes next
-        cuts_of_fetches = []
-
-        def rows_of_fetches() -> Iterator[np.ndarray]:
-            for rows, cuts in shares[mine].fetches(given[mine]):
-                cuts_of_fetches.append(cuts)
-                yield rows
-
-        for rows, fetched in read_ahead(self.source, rows_of_fetches()):
-            cuts = cuts_of_fetches.pop(0).tolist()
+        for rows, cuts, fetched in read_ahead(self.source, shares[mine].fetches(given[mine])):
+            cuts = cuts.tolist()
             for x, start, stop in zip(self.source.batches(fetched, cuts), cuts, cuts[1:], strict=False):
                 ids = rows[start:stop]
                 self.delivered += 1

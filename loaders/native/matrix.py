@@ -1,6 +1,5 @@
 """A CSR matrix on disk: any rows of it, gathered by several threads into one buffer."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from harness.host import available_cores
 from loaders.native.arrays import Array, Pieces
 from loaders.native.dense import dense
 from loaders.native.sampling import aligned
@@ -85,7 +85,7 @@ class Matrix:
     ) -> None:
         self.parts, self.n_genes, self.output = parts, n_genes, output
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or available_cores()
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
         self.blocks: dict[int, np.ndarray | int] = {}
@@ -156,9 +156,8 @@ class Matrix:
             yield self._csr(batch) if self.output == "csr" else dense(*batch, self.n_genes)
 
     def _csr(self, batch: Rows) -> csr_matrix:
-        x = copy(
-            self.empty(len(batch.indptr) - 1)
-        )  # a tenth of what scipy's constructor takes to see that the arrays fit
+        # A tenth of what scipy's constructor takes to see that the arrays fit.
+        x = copy(self.empty(len(batch.indptr) - 1))
         x.data, x.indices, x.indptr = batch
         return x
 

@@ -5,7 +5,6 @@ of consecutive rows without replacement, its Algorithm 2 gathers `fetch_rows` of
 in memory. An order is over places 0 to n_rows - 1 of the rows chosen: of all of them, or of a subset's.
 """
 
-from collections.abc import Iterator
 from typing import Protocol
 
 import numba
@@ -23,12 +22,6 @@ class Order(Protocol):
     fetch_rows: int
 
     def fetch(self, k: int) -> np.ndarray: ...
-
-
-def fetches(order: Order) -> Iterator[np.ndarray]:
-    """All fetches of an order, one after another."""
-    for k in range(-(-order.n_rows // order.fetch_rows)):
-        yield order.fetch(k)
 
 
 class Streamed:

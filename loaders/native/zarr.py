@@ -24,10 +24,10 @@ def open_part(path: Path) -> Part:
     import zarr
 
     x = zarr.open_group(path, mode="r")["X"]
-    files = ExitStack()
     indptr = x["indptr"][:].astype(np.int64, copy=False)
-    arrays = [_array(path / "X" / name, x[name], files) for name in ("data", "indices")]
-    return Part(indptr, *arrays, files.close)
+    with ExitStack() as files:
+        arrays = [_array(path / "X" / name, x[name], files) for name in ("data", "indices")]
+        return Part(indptr, *arrays, files.pop_all().close)
 
 
 def _array(folder: Path, array, files: ExitStack) -> Array:
