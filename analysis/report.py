@@ -9,6 +9,7 @@ from scipy.stats import bootstrap
 
 import loaders
 from analysis import doubts, entropy
+from harness import results
 from harness.condition import Condition, Grid
 from harness.dataset import Dataset
 from harness.results import Conversion, Measurement
@@ -43,11 +44,12 @@ def table(
     dataset: Dataset,
     measurements: Sequence[Measurement],
     conversions: Sequence[Conversion],
-    orders: Path,
+    folder: Path,
 ) -> pd.DataFrame:
     """One row a condition: its parameters, throughput with interval, entropy beside the random ideal, doubts.
 
-    Columns carry their units; nan is "not measured". entropy_bits is of the data set's first label.
+    folder: of the machine, with its recorded orders. Columns carry their units; nan is "not measured". entropy_bits
+    is of the data set's first label.
     """
     label = dataset.label_names[0] if dataset.label_names else None
     codes = dataset.labels(label) if label else None
@@ -62,7 +64,7 @@ def table(
     frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
         for i, condition in frame["condition"].items():
-            path = orders / f"{condition.key}-{dataset.fingerprint}.npz"
+            path = results.order_path(folder, condition, dataset.fingerprint)
             if path.exists():
                 batches, fetch_rows = entropy.read_order(path)
                 bits = entropy.of_batches(batches, codes, condition.batch_size)

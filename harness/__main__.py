@@ -146,7 +146,7 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
 
     measured = results.read(folder / f"{grid.name}.jsonl")
     converted = results.read(folder / CONVERSIONS, results.Conversion)
-    frame = report.table(grid, dataset, measured, converted, folder / "orders")
+    frame = report.table(grid, dataset, measured, converted, folder)
     show(frame, out)
     stem = folder / "figures" / f"{dataset.name}-{grid.name}"
     stem.parent.mkdir(exist_ok=True)

@@ -5,7 +5,7 @@ import itertools
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +58,11 @@ class Condition:
         """12 hex digits naming this condition; a field left at its default does not enter it."""
         said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def order_key(self) -> str:
+        """The key of the condition whose order of cells this one shares: what the output is changes no order."""
+        return replace(self, output="csr").key
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"knobs": dict(self.knobs)}

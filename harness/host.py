@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from contextlib import suppress
 from functools import cache
@@ -34,8 +35,8 @@ class Usage(NamedTuple):
 
 
 def usage() -> Usage:
-    own = os.times()
-    cpu_s = own.user + own.system + own.children_user + own.children_system
+    ended = os.times()
+    cpu_s = time.process_time() + ended.children_user + ended.children_system  # os.times counts in hundredths
     read = _read_bytes("self")
     for child in psutil.Process().children(recursive=True):
         try:

@@ -106,6 +106,11 @@ class Conversion:
         return cls(**values)
 
 
+def order_path(folder: Path, condition: Condition, fingerprint: str) -> Path:
+    """Where a machine's folder keeps the row ids of the condition's first batches."""
+    return folder / "orders" / f"{condition.order_key}-{fingerprint}.npz"
+
+
 def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) -> list[T]:
     """All records of a file, in the order they were made; [] for a file that is not there."""
     if not path.exists():

@@ -58,17 +58,27 @@ def run(
 
     storeless: the loaders whose store could not be made, and why.
     """
+    recorded: set[Path] = set()
     for task in tasks:
         display.begin(task.condition, task.repeat, grid.timing)
-        measurement = measure_one(grid, dataset, task, storeless, path.parent, display)
+        measurement = measure_one(grid, dataset, task, storeless, path.parent, display, recorded)
         results.append(path, measurement)
         display.end(measurement)
 
 
 def measure_one(
-    grid: Grid, dataset: Dataset, task: Task, storeless: dict[str, str], folder: Path, display: Display
+    grid: Grid,
+    dataset: Dataset,
+    task: Task,
+    storeless: dict[str, str],
+    folder: Path,
+    display: Display,
+    recorded: set[Path],
 ) -> Measurement:
-    """One row: evicts, then spawns, so that the worker maps nothing when the pages go; then hears it out."""
+    """One row: evicts, then spawns, so that the worker maps nothing when the pages go; then hears it out.
+
+    recorded: the orders that this run has recorded already, to which it adds its own.
+    """
     condition = task.condition
     known = {
         "condition": condition,
@@ -99,8 +109,9 @@ def measure_one(
         why = "it lies on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
         reason = f"{stayed}: {why}"
         return Measurement(**known, status="failed", reason=reason)
-    order = folder / "orders" / f"{condition.key}-{dataset.fingerprint}.npz"
-    recorded = task.repeat and order.exists()  # the first repeat records anew, so that it is of this very code
+    order = results.order_path(folder, condition, dataset.fingerprint)
+    # The first repeat records anew, so that it is of this very code.
+    has_order = order.exists() and (task.repeat or order in recorded)
     job = {
         "task": "measure",
         "loader": condition.loader,
@@ -109,7 +120,7 @@ def measure_one(
         "store": str(store_path(dataset, condition.loader).resolve()),
         "condition": condition.to_dict(),
         "timing": asdict(grid.timing),
-        "order_path": None if recorded else str(order.resolve()),
+        "order_path": None if has_order else str(order.resolve()),
     }
     outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
     log = outcome.pop("log")
@@ -118,4 +129,6 @@ def measure_one(
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(log)
     if outcome.pop("errno", None) is not None and (damage := first_damage(dataset)):
         outcome["reason"] = damage
+    if outcome["status"] == "ok" and order.exists():
+        recorded.add(order)
     return Measurement(**known | outcome, resident_after=pagecache.resident(files))

@@ -209,6 +209,19 @@ def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> N
         np.testing.assert_array_equal(one.x, other.x)
 
 
+@pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])
+def test_the_output_changes_no_order(tiny_set: Dataset, name: str, order: str) -> None:
+    """Or the order recorded of one would not be the other's: Condition.order_key."""
+    skip_unless_available(name)
+    conditions = [condition_of(name, order=order, output=output) for output in OUTPUTS]
+    if any(declines(tiny_set, condition) for condition in conditions):
+        pytest.skip("it declines this order")
+    if "seeded" in loaders.get(name).broken(conditions[0]):
+        pytest.skip("no two orders of it are the same")
+    (one, _), (other, _) = (two_epochs(tiny_set, condition) for condition in conditions)
+    assert ids(one) == ids(other)
+
+
 @pytest.mark.parametrize("name", loaders.NAMES)
 def test_stream_is_the_order_of_the_store(tiny_set: Dataset, name: str) -> None:
     """Which is that of the files, unless the store was shuffled when it was written."""

@@ -23,10 +23,13 @@ def measure(monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path) 
     # Not every library's files with those of the set: tests/test_bench.py drops all caches.
     monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
 
-    def one(toy: str, timing: Timing = TIMING) -> Measurement:
+    recorded: set[Path] = set()
+
+    def one(toy: str, timing: Timing = TIMING, output: str = "csr") -> Measurement:
         monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{toy}")
-        grid = Grid(name="g", title="", timing=timing, conditions=(Condition(dataset="tiny", loader="toy"),))
-        return runner.measure_one(grid, tiny_set, runner.Task(grid.conditions[0], 0), {}, tmp_path, toys.QUIET)
+        condition = Condition(dataset="tiny", loader="toy", output=output)
+        grid = Grid(name="g", title="", timing=timing, conditions=(condition,))
+        return runner.measure_one(grid, tiny_set, runner.Task(condition, 0), {}, tmp_path, toys.QUIET, recorded)
 
     return one
 
@@ -41,7 +44,7 @@ def test_a_sound_loader_of_twenty_lines_is_measured(measure: Callable[..., Measu
     assert m.cpu_s > 0
     assert m.resident_before == 0
     assert [path.name for path in (tmp_path / "orders").iterdir()] == [
-        f"{m.condition.key}-{m.provenance['dataset_fingerprint']}.npz"
+        f"{m.condition.order_key}-{m.provenance['dataset_fingerprint']}.npz"
     ]
     assert Measurement.from_json(m.to_json()) == m
 
@@ -115,7 +118,7 @@ pagecache.DROP_CACHES = Path("/nonexistent/drop_caches")
 loaders.NAMES["toy"] = "tests.toys:Hanging"
 grid = Grid(name="g", title="", timing=Timing(), conditions=(Condition(dataset="t", loader="toy"),))
 task = runner.Task(grid.conditions[0], 0)
-runner.measure_one(grid, catalogue.load(sys.argv[1]), task, {}, Path(sys.argv[2]), toys.QUIET)
+runner.measure_one(grid, catalogue.load(sys.argv[1]), task, {}, Path(sys.argv[2]), toys.QUIET, set())
 """
 
 
@@ -123,6 +126,15 @@ def test_trouble_with_the_order_does_not_undo_the_measurement(measure: Callable[
     m = measure("Nameless")
     assert (m.status, m.reason) == ("ok", "its order could not be recorded: MemoryError: no room for names")
     assert m.rows > 0
+
+
+def test_an_order_is_recorded_once_a_run_for_both_outputs(measure: Callable[..., Measurement], tmp_path: Path) -> None:
+    dense = measure("Toy", output="dense")
+    (order,) = (tmp_path / "orders").iterdir()
+    order.write_bytes(b"as it was")
+    csr = measure("Toy")
+    assert csr.condition.key != dense.condition.key
+    assert [path.read_bytes() for path in (tmp_path / "orders").iterdir()] == [b"as it was"]
 
 
 def test_a_failed_worker_leaves_its_log(measure: Callable[..., Measurement], tmp_path: Path) -> None:
