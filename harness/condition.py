@@ -60,9 +60,9 @@ class Condition:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def order_key(self) -> str:
-        """The key of the condition whose order of cells this one shares: what the output is changes no order."""
-        return replace(self, output="csr").key
+    def csr(self) -> "Condition":
+        """The same with CSR output, and so the same cells in the same order."""
+        return replace(self, output="csr")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"knobs": dict(self.knobs)}

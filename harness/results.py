@@ -107,8 +107,8 @@ class Conversion:
 
 
 def order_path(folder: Path, condition: Condition, fingerprint: str) -> Path:
-    """Where a machine's folder keeps the row ids of the condition's first batches."""
-    return folder / "orders" / f"{condition.order_key}-{fingerprint}.npz"
+    """Where a machine's folder keeps the row ids of the condition's first batches, whatever its output."""
+    return folder / "orders" / f"{condition.csr.key}-{fingerprint}.npz"
 
 
 def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) -> list[T]:

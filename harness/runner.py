@@ -58,27 +58,17 @@ def run(
 
     storeless: the loaders whose store could not be made, and why.
     """
-    recorded: set[Path] = set()
     for task in tasks:
         display.begin(task.condition, task.repeat, grid.timing)
-        measurement = measure_one(grid, dataset, task, storeless, path.parent, display, recorded)
+        measurement = measure_one(grid, dataset, task, storeless, path.parent, display)
         results.append(path, measurement)
         display.end(measurement)
 
 
 def measure_one(
-    grid: Grid,
-    dataset: Dataset,
-    task: Task,
-    storeless: dict[str, str],
-    folder: Path,
-    display: Display,
-    recorded: set[Path],
+    grid: Grid, dataset: Dataset, task: Task, storeless: dict[str, str], folder: Path, display: Display
 ) -> Measurement:
-    """One row: evicts, then spawns, so that the worker maps nothing when the pages go; then hears it out.
-
-    recorded: the orders that this run has recorded already, to which it adds its own.
-    """
+    """One row: evicts, then spawns, so that the worker maps nothing when the pages go; then hears it out."""
     condition = task.condition
     known = {
         "condition": condition,
@@ -110,8 +100,8 @@ def measure_one(
         reason = f"{stayed}: {why}"
         return Measurement(**known, status="failed", reason=reason)
     order = results.order_path(folder, condition, dataset.fingerprint)
-    # The first repeat records anew, so that it is of this very code.
-    has_order = order.exists() and (task.repeat or order in recorded)
+    # The first repeat records anew, so that it is of this very code; a dense condition leaves it to its CSR twin.
+    has_order = (task.repeat and order.exists()) or (condition != condition.csr and condition.csr in grid.conditions)
     job = {
         "task": "measure",
         "loader": condition.loader,
@@ -129,6 +119,4 @@ def measure_one(
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(log)
     if outcome.pop("errno", None) is not None and (damage := first_damage(dataset)):
         outcome["reason"] = damage
-    if outcome["status"] == "ok" and order.exists():
-        recorded.add(order)
     return Measurement(**known | outcome, resident_after=pagecache.resident(files))

@@ -211,7 +211,7 @@ def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> N
 
 @pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])
 def test_the_output_changes_no_order(tiny_set: Dataset, name: str, order: str) -> None:
-    """Or the order recorded of one would not be the other's: Condition.order_key."""
+    """Or the order recorded of one would not be the other's: results.order_path."""
     skip_unless_available(name)
     conditions = [condition_of(name, order=order, output=output) for output in OUTPUTS]
     if any(declines(tiny_set, condition) for condition in conditions):
