@@ -13,6 +13,7 @@ from harness import catalogue
 from harness.condition import Condition
 from harness.dataset import Dataset
 from loaders.native.adapters import Native
+from loaders.native.memory import KEPT, Memory
 from tests import tiny
 
 CONDITION = Condition(dataset="tiny", loader="native", batch_size=16, knobs=(("block_size", 4), ("fetch_factor", 3)))
@@ -61,12 +62,39 @@ def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dat
     assert process.memory_info().rss < memory + 64e6
 
 
-def test_a_dense_batch_is_the_consumers_own(tiny_set: Dataset) -> None:
-    """Written to, it changes no other."""
-    condition = Condition(**{**CONDITION.to_dict(), "knobs": CONDITION.knobs, "output": "dense"})
+@pytest.mark.parametrize("output", ["csr", "dense"])
+def test_a_batch_is_the_consumers_own(tiny_set: Dataset, output: str) -> None:
+    """Written to, it changes no other; held, or a part of it, it keeps what it had through later epochs."""
+    condition = Condition(**{**CONDITION.to_dict(), "knobs": CONDITION.knobs, "output": output})
     loader = Native.open(tiny_set, Path(), condition, rows=True)
-    held = [(batch.x, batch.rows.copy()) for batch in loader.epoch(0)]
-    held[0][0][:] = -1
+    batches = [batch for index in range(2) for batch in loader.epoch(index)]
+    held = [(batch.x if output == "dense" else batch.x.toarray(), batch.rows.copy()) for batch in batches]
+    parts = [(batch.x.data[3:9], batch.x.data[3:9].copy()) for batch in batches[::10]] if output == "csr" else []
+    written = batches[0].x if output == "dense" else batches[0].x.data
+    written[:] = -1
+    del batches, written
+    for _ in loader.epoch(2):
+        pass
     for x, rows in held[1:]:
         np.testing.assert_array_equal(x, tiny.truth()[rows])
+    for part, copied in parts[1:]:
+        np.testing.assert_array_equal(part, copied)
     loader.close()
+
+
+def test_buffers_are_used_again() -> None:
+    """A dropped one; not one that is held, by a slice of it too; and not for more than it holds."""
+    memory = Memory()
+    first = memory.empty(100, np.float32)
+    place, part = first.ctypes.data, first[50:60]
+    del first
+    other = memory.empty(100, np.int32)
+    assert other.ctypes.data != place
+    del part
+    again = memory.empty(90, np.int32)
+    assert again.ctypes.data == place
+    del again
+    assert len(memory.empty(10_000, np.int32)) == 10_000
+    many = [memory.empty(10, np.int32) for _ in range(100)]
+    assert len({array.ctypes.data for array in many}) == 100
+    assert len(memory.kept) <= KEPT

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -20,13 +21,14 @@ from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, GzipCodec
 
 from harness import catalogue
-from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, codecs, h5ad, kernel, open_h5ad, zarr
+from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, codecs, kernel, open_h5ad, zarr
 from loaders.native.arrays import Plain
+from loaders.native.matrix import open_matrix
 from tests import tiny
 
 
 def opened(folder: Path) -> Matrix:
-    return Matrix([h5ad.open_part(path) for path in catalogue.find_files(str(folder))], tiny.GENES, threads=2)
+    return open_h5ad(catalogue.find_files(str(folder)), threads=2)
 
 
 def dense(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
@@ -74,6 +76,7 @@ ZARR = [
     {"zarr_format": 3},
     {"zarr_format": 3, "chunks": (64,), "shards": (640,), "compressors": BloscCodec(cname="lz4", shuffle="shuffle")},
     {"zarr_format": 3, "chunks": (64,), "shards": (128,), "compressors": None},
+    {"zarr_format": 3, "chunks": (64,), "shards": {"shape": (128,), "index_location": "start"}},
     {"zarr_format": 3, "chunks": (64,), "compressors": GzipCodec()},
 ]
 
@@ -89,7 +92,7 @@ def test_every_form_of_zarr_gives_the_same_rows(tmp_path: Path, form: dict) -> N
         root["X"].create_array(name, data=getattr(x, name), **form)
     through = isinstance(form.get("compressors"), GzipCodec)
     with pytest.warns(UserWarning, match="through zarr, slower") if through else nullcontext():
-        matrix = Matrix([zarr.open_part(store)], tiny.GENES, threads=2)
+        matrix = open_matrix(partial(zarr.open_parts, [store]), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
@@ -109,7 +112,7 @@ def test_arrow_lists_of_any_make(tmp_path: Path) -> None:
             writer.write_table(part, max_chunksize=97)
     state = {"_data_files": [{"filename": f"{i}.arrow"} for i in range(3)]}
     (tmp_path / "state.json").write_text(json.dumps(state))
-    matrix = Matrix(arrow.open_parts(tmp_path), tiny.GENES, threads=2)
+    matrix = open_matrix(partial(arrow.open_parts, tmp_path), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
@@ -213,7 +216,7 @@ def test_a_chunk_that_was_never_written_is_zeros(tmp_path: Path) -> None:
         made = file["X"].create_dataset("data", (20,), "f4", chunks=(10,), compression="gzip")
         made[:10] = 1
     with pytest.warns(UserWarning, match="never written"):
-        matrix = Matrix([h5ad.open_part(path)], 5, threads=1)
+        matrix = open_h5ad([path], threads=1)
     assert matrix.gather(np.arange(4)).result().data.sum() == 10
     matrix.close()
 

@@ -1,6 +1,8 @@
 """Our loader as the harness sees it: over h5ad files as they are, and over other loaders' stores."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,9 +13,9 @@ from harness.dataset import Dataset, natural
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
 from loaders.huggingface import HuggingFace
-from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, open_h5ad, scdl, zarr
+from loaders.native import BlockLoader, BlockShuffling, Streaming, arrow, open_h5ad, scdl, zarr
 from loaders.native.loader import Source
-from loaders.native.matrix import Part
+from loaders.native.matrix import Part, open_matrix
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
@@ -70,11 +72,11 @@ class Native:
 class NativeOver(Native):
     """The same over a store of CSR in parts."""
 
-    parts: ClassVar[Callable[[Path], list[Part]]]
+    parts: ClassVar[Callable[[Path, ExitStack], list[Part]]]
 
     @classmethod
     def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
-        return Matrix(cls.parts(path), dataset.n_genes, output=output)
+        return open_matrix(partial(cls.parts, path), dataset.n_genes, output=output)
 
 
 class NativeZarr(NativeOver):
@@ -84,7 +86,7 @@ class NativeZarr(NativeOver):
     imports = AnnBatchUnshuffled.imports
     store = AnnBatchUnshuffled.store
     prepare = AnnBatchUnshuffled.prepare
-    parts = staticmethod(lambda path: [zarr.open_part(group) for group in _groups(path)])
+    parts = staticmethod(lambda path, opened: zarr.open_parts(_groups(path), opened))
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Native:
@@ -126,7 +128,7 @@ class NativeBioNeMo(NativeOver):
     imports = ("bionemo.scdl",)
     store = BioNeMo.store
     prepare = BioNeMo.prepare
-    parts = staticmethod(lambda path: [scdl.open_part(path / WHOLE)])
+    parts = staticmethod(lambda path, opened: scdl.open_parts(path / WHOLE, opened))
 
 
 def _groups(path: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,18 @@ from loaders.native.arrays import Plain
 from loaders.native.matrix import Part
 
 
-def open_parts(folder: Path) -> list[Part]:
+def open_parts(folder: Path, opened: ExitStack) -> list[Part]:
     """The files of the data set that was saved in `folder`, in their order; columns "genes" and "expressions"."""
     state = json.loads((folder / "state.json").read_text())
-    return [_open_part(folder / file["filename"]) for file in state["_data_files"]]
+    return [_part(folder / file["filename"], opened) for file in state["_data_files"]]
 
 
-def _open_part(path: Path) -> Part:
+def _part(path: Path, opened: ExitStack) -> Part:
     """Of an Arrow stream: only the lengths of its lists are read."""
     import pyarrow as pa
 
     fd = os.open(path, os.O_RDONLY)
+    opened.callback(os.close, fd)
     lengths, places, sizes = [], {"genes": [], "expressions": []}, []
     with pa.memory_map(str(path)) as file:
         base = file.read_buffer(1).address  # of the file's first byte, as mapped
@@ -42,7 +44,7 @@ def _open_part(path: Path) -> Part:
     arrays = [
         Plain(f"{path}: {name}", fd, types[name], edges, np.array(places[name])) for name in ("expressions", "genes")
     ]
-    return Part(indptr, *arrays, lambda: os.close(fd))
+    return Part(indptr, *arrays)
 
 
 def _offsets(column) -> np.ndarray:

@@ -19,7 +19,7 @@ from harness.dataset import Dataset
 from harness.host import available_cores
 from loaders.native.ablation import rate
 from loaders.native.arrays import Chunked
-from loaders.native.h5ad import open_part
+from loaders.native.h5ad import open_h5ad
 
 HELD_BYTES = 400_000_000  # of compressed chunks held in memory
 SECONDS = 4.0
@@ -29,8 +29,8 @@ SETTING = {"block_size": 512, "fetch_factor": 256, "aligned": True}
 
 def decoded_cells_per_s(dataset: Dataset, seconds: float = SECONDS) -> float:
     """Cells/s, with one thread a core, over chunks spread evenly over the data set, for at least so long."""
-    parts = [open_part(path) for path in dataset.paths]
-    arrays = [array for part in parts for array in (part.data, part.indices)]
+    source = open_h5ad(dataset.paths)
+    arrays = [array for part in source.parts for array in (part.data, part.indices)]
     if not all(isinstance(array, Chunked) for array in arrays):
         raise ValueError("X is not in chunks that are decoded apart from each other")
     step = max(1, round(dataset.size_bytes / HELD_BYTES))
@@ -39,8 +39,7 @@ def decoded_cells_per_s(dataset: Dataset, seconds: float = SECONDS) -> float:
         for i in range(0, array.length // array.chunk, step):
             held.append((array.codec.decode, array.packed(i)))
             elements += array.chunk
-    for part in parts:
-        part.close()
+    source.close()
     cores = available_cores()
     shares = [held[core::cores] for core in range(cores)]
 

@@ -1,24 +1,23 @@
 """A dense X in h5ad files, read through h5py."""
 
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import h5py
 import numpy as np
 
 
 class DenseFiles:
-    """The rows of two-dimensional arrays in several files, one file after another; any object's place in `Indexed`.
+    """The rows of two-dimensional arrays, one after another, as `Indexed` asks for them; close: frees the files.
 
     HDF5 reads one row range at a time, under a lock of its own: slower than CSR, and so said once.
     """
 
-    def __init__(self, paths: Sequence[Path], matrix: str) -> None:
-        self.files = [h5py.File(path) for path in paths]
-        self.arrays = [file[matrix] for file in self.files]
+    def __init__(self, arrays: Sequence[h5py.Dataset], close: Callable[[], None]) -> None:
+        self.arrays, self.close = arrays, close
         self.offsets = np.cumsum([0, *(len(array) for array in self.arrays)])
-        warnings.warn(f"{paths[0]}: {matrix} is dense, and is read through h5py, slower", stacklevel=3)
+        first = arrays[0]
+        warnings.warn(f"{first.file.filename}: {first.name} is dense, and is read through h5py, slower", stacklevel=3)
 
     @property
     def n_genes(self) -> int:
@@ -36,7 +35,3 @@ class DenseFiles:
             first = rows[start] - self.offsets[file[start]]
             out[start:stop] = self.arrays[file[start]][first : first + stop - start]
         return out
-
-    def close(self) -> None:
-        for file in self.files:
-            file.close()

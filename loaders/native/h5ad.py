@@ -43,40 +43,38 @@ def open_h5ad(
     is read here. output, threads: see `Matrix`; a dense X has one reading thread. OSError for a file that is cut
     short, ValueError for files that differ or hold CSC.
     """
-    paths = [Path(path) for path in paths]
-    found = {_look(path, matrix) for path in paths}
-    if len(found) > 1:
-        raise ValueError(f"the files differ in form or number of genes: {sorted(found)}")
-    ((kind, n_genes),) = found
-    if kind == "csr":
-        return Matrix([open_part(path, matrix) for path in paths], n_genes, output=output, threads=threads)
-    return Indexed(DenseFiles(paths, matrix), batch_transform=csr_matrix if output == "csr" else None)
+    with ExitStack() as opened:
+        files = [opened.enter_context(h5py.File(path)) for path in paths]
+        found = {_form(file[matrix]) for file in files}
+        if len(found) > 1:
+            raise ValueError(f"the files differ in form or number of genes: {sorted(found)}")
+        ((kind, n_genes),) = found
+        if kind == "csr":
+            parts = [_part(file[matrix], opened) for file in files]
+            return Matrix(parts, n_genes, output=output, threads=threads, close=opened.pop_all().close)
+        source = DenseFiles([file[matrix] for file in files], opened.pop_all().close)
+        return Indexed(source, batch_transform=csr_matrix if output == "csr" else None)
 
 
-def _look(path: Path, matrix: str) -> tuple[str, int]:
+def _form(x: h5py.Group | h5py.Dataset) -> tuple[str, int]:
     """("csr" or "dense", genes) of one file's matrix."""
-    with h5py.File(path) as file:
-        x = file[matrix]
-        if isinstance(x, h5py.Dataset):
-            return "dense", x.shape[1]
-        kind = str(x.attrs.get("encoding-type", x.attrs.get("h5sparse_format")))
-        if "csr" not in kind:
-            raise ValueError(f"{path}: {matrix} is {kind}; rows are read from CSR or dense")
-        return "csr", int(x.attrs.get("shape", x.attrs.get("h5sparse_shape"))[1])
+    if isinstance(x, h5py.Dataset):
+        return "dense", x.shape[1]
+    kind = str(x.attrs.get("encoding-type", x.attrs.get("h5sparse_format")))
+    if "csr" not in kind:
+        raise ValueError(f"{x.file.filename}: {x.name} is {kind}; rows are read from CSR or dense")
+    return "csr", int(x.attrs.get("shape", x.attrs.get("h5sparse_shape"))[1])
 
 
-def open_part(path: Path, matrix: str = "X") -> Part:
-    """One file's matrix."""
-    with ExitStack() as files:
-        file = files.enter_context(h5py.File(path))
-        fd = os.open(path, os.O_RDONLY)
-        files.callback(os.close, fd)
-        x = file[matrix]
-        indptr = x["indptr"][:].astype(np.int64, copy=False)
-        return Part(indptr, _array(path, fd, x["data"]), _array(path, fd, x["indices"]), files.pop_all().close)
+def _part(x: h5py.Group, opened: ExitStack) -> Part:
+    path = x.file.filename
+    fd = os.open(path, os.O_RDONLY)
+    opened.callback(os.close, fd)
+    indptr = x["indptr"][:].astype(np.int64, copy=False)
+    return Part(indptr, *(_array(path, fd, x[name]) for name in ("data", "indices")))
 
 
-def _array(path: Path, fd: int, dataset: h5py.Dataset) -> Array:
+def _array(path: str, fd: int, dataset: h5py.Dataset) -> Array:
     name, length = f"{path}: {dataset.name}", len(dataset)
     if not dataset.chunks:
         place = dataset.id.get_offset()
@@ -103,12 +101,13 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
 
 def _chunk_table(dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """(byte, bytes) of every chunk; 0 bytes for one that does not lie there filtered as the array says."""
-    n_chunks = -(-len(dataset) // dataset.chunks[0])
+    chunk = dataset.chunks[0]
+    n_chunks = -(-len(dataset) // chunk)
     place, size = np.zeros(n_chunks, np.int64), np.zeros(n_chunks, np.int64)
 
-    def note(chunk: h5py.h5d.StoreInfo) -> None:
-        i = chunk.chunk_offset[0] // dataset.chunks[0]
-        place[i], size[i] = chunk.byte_offset, 0 if chunk.filter_mask else chunk.size
+    def note(found: h5py.h5d.StoreInfo) -> None:
+        i = found.chunk_offset[0] // chunk
+        place[i], size[i] = found.byte_offset, 0 if found.filter_mask else found.size
 
     dataset.id.chunk_iter(note)
     return place, size

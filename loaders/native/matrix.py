@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from copy import copy
 from functools import cache
 from itertools import pairwise
@@ -13,6 +14,7 @@ from scipy.sparse import csr_matrix
 from harness.host import available_cores
 from loaders.native.arrays import Array, Pieces
 from loaders.native.dense import dense
+from loaders.native.memory import Memory
 from loaders.native.sampling import aligned
 
 PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
@@ -20,12 +22,11 @@ TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should 
 
 
 class Part(NamedTuple):
-    """Some of the matrix's rows, in one file or group: indptr int64 of (rows + 1,), and what frees the files."""
+    """Some of the matrix's rows, in one file or group: indptr int64 of (rows + 1,)."""
 
     indptr: np.ndarray
     data: Array
     indices: Array
-    close: Callable[[], None]
 
 
 class Rows(NamedTuple):
@@ -71,7 +72,7 @@ class Matrix:
     """The rows of all parts, one after another; holds open files and threads until `close`.
 
     output: "csr" gives batches as scipy matrices that are views into the buffer, "dense" as arrays of their own; both
-    float32, (rows, n_genes). threads: that decode; None: one a core.
+    float32, (rows, n_genes). threads: that decode; None: one a core. close: frees the files.
     Memory: 8 bytes a row and 16 bytes a chunk.
     """
 
@@ -82,6 +83,7 @@ class Matrix:
         *,
         output: Literal["csr", "dense"] = "csr",
         threads: int | None = None,
+        close: Callable[[], None],
     ) -> None:
         self.parts, self.n_genes, self.output = parts, n_genes, output
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
@@ -89,6 +91,8 @@ class Matrix:
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
         self.blocks: dict[int, np.ndarray | int] = {}
+        self.memory = Memory()
+        self.close_files = close
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -137,7 +141,7 @@ class Matrix:
         indptr[1:][by_place] = end - begin
         np.cumsum(indptr, out=indptr)
         target = indptr[by_place]
-        found = Rows(np.empty(indptr[-1], np.float32), np.empty(indptr[-1], np.int32), indptr)
+        found = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
         copies = []
         for i in touched:
             mine = slice(cuts[i], cuts[i + 1])
@@ -163,8 +167,14 @@ class Matrix:
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
-        for part in self.parts:
-            part.close()
+        self.close_files()
+
+
+def open_matrix(open_parts: Callable[[ExitStack], list[Part]], n_genes: int, **options: Any) -> Matrix:
+    """A `Matrix` of what `open_parts` opens; it enters in the stack what is to be closed with it."""
+    with ExitStack() as opened:
+        parts = open_parts(opened)
+        return Matrix(parts, n_genes, close=opened.pop_all().close, **options)
 
 
 def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:

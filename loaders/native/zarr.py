@@ -5,7 +5,7 @@ from the files and decoded by threads.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,23 +19,25 @@ CHECKSUM_BYTES = 4  # of a shard's index
 NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
 
 
-def open_part(path: Path) -> Part:
-    """The matrix X of the group at `path`."""
+def open_parts(groups: Sequence[Path], opened: ExitStack) -> list[Part]:
+    """The matrix X of each of the groups."""
+    return [_part(group, opened) for group in groups]
+
+
+def _part(path: Path, opened: ExitStack) -> Part:
     import zarr
 
     x = zarr.open_group(path, mode="r")["X"]
     indptr = x["indptr"][:].astype(np.int64, copy=False)
-    with ExitStack() as files:
-        arrays = [_array(path / "X" / name, x[name], files) for name in ("data", "indices")]
-        return Part(indptr, *arrays, files.pop_all().close)
+    return Part(indptr, *(_array(path / "X" / name, x[name], opened) for name in ("data", "indices")))
 
 
-def _array(folder: Path, array, files: ExitStack) -> Array:
+def _array(folder: Path, array, opened: ExitStack) -> Array:
     name, chunk = str(folder), array.chunks[0]
     codec = _codec(array)
     if codec is None:
         return Through(name, array, "no other codec is at hand for its compressors")
-    where = (_from_shards if array.shards else _from_files)(folder, array, array.metadata.encode_chunk_key, files)
+    where = (_from_shards if array.shards else _from_files)(folder, array, array.metadata.encode_chunk_key, opened)
     if where is None:
         return Through(name, array, "some of its chunks were never written")
     return Chunked(name, array.shape[0], chunk, codec, where)
@@ -51,14 +53,14 @@ def _codec(array) -> codecs.Codec | None:
     return known[kind](array.dtype) if kind in known else None
 
 
-def _from_files(folder: Path, array, encode: Callable, files: ExitStack) -> Callable[[int], bytes] | None:
+def _from_files(folder: Path, array, encode: Callable, opened: ExitStack) -> Callable[[int], bytes] | None:
     n_chunks = -(-array.shape[0] // array.chunks[0])
     if not all((folder / encode((i,))).exists() for i in range(n_chunks)):
         return None
     return lambda i: (folder / encode((i,))).read_bytes()
 
 
-def _from_shards(folder: Path, array, encode: Callable, files: ExitStack) -> Table | None:
+def _from_shards(folder: Path, array, encode: Callable, opened: ExitStack) -> Table | None:
     per_shard = array.shards[0] // array.chunks[0]
     fds, tables = [], []
     for shard in range(-(-array.shape[0] // array.shards[0])):
@@ -66,9 +68,10 @@ def _from_shards(folder: Path, array, encode: Callable, files: ExitStack) -> Tab
         if not path.exists():
             return None
         fds.append(os.open(path, os.O_RDONLY))
-        files.callback(os.close, fds[-1])
+        opened.callback(os.close, fds[-1])
         index_bytes = 16 * per_shard
-        at = os.fstat(fds[-1]).st_size - index_bytes - CHECKSUM_BYTES
+        leads = array.metadata.codecs[0].index_location == "start"
+        at = 0 if leads else os.fstat(fds[-1]).st_size - index_bytes - CHECKSUM_BYTES
         tables.append(np.frombuffer(os.pread(fds[-1], index_bytes, at), "<u8").reshape(-1, 2))
     table = np.concatenate(tables)[: -(-array.shape[0] // array.chunks[0])]
     if (table[:, 0] == NOWHERE).any():
