@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from loaders.native.codecs import PLAIN, Codec, plain
-from loaders.native.kernel import copy_pieces, scatter
+from loaders.native.kernel import advise, copy_pieces, scatter
 
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
@@ -35,6 +35,9 @@ class Array(Protocol):
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         """What to read for rows of the elements begin..end, both ascending; rows may repeat."""
+
+    def advise(self, pieces: Pieces) -> None:
+        """Tells the system that they will be read soon, where that can be told."""
 
     def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
         """Reads the pieces, and copies what each row has in them to its place in `out`.
@@ -66,14 +69,22 @@ class Chunked:
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
 
+    def advise(self, pieces: Pieces) -> None:
+        if self.table is not None:
+            advise(*self._places(pieces))
+
     def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
         if self.table is None:
             copy_each(self.read, pieces, begin, end, target, out)
             return
+        whole = self.chunk * self.codec.dtype.itemsize
+        _copy_compiled(self, whole, self._places(pieces), pieces, begin, end, target, out)
+
+    def _places(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(open file, first byte, bytes) of each."""
         i = pieces.start // self.chunk
         sizes = _bytes(self, pieces) if self.codec.compiled == PLAIN else self.table.size[i]
-        places = self.table.fds[i // self.table.per_file], self.table.place[i], sizes
-        _copy_compiled(self, self.chunk * self.codec.dtype.itemsize, places, pieces, begin, end, target, out)
+        return self.table.fds[i // self.table.per_file], self.table.place[i], sizes
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
@@ -105,12 +116,14 @@ class Plain:
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_runs_of(begin, end, self.edges, NEAR, RUN))
 
+    def advise(self, pieces: Pieces) -> None:
+        advise(*self._places(pieces))
+
     def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
         if self.codec.compiled is None:
             copy_each(self.read, pieces, begin, end, target, out)
             return
-        places = np.full(len(pieces.start), self.fd), self._place(pieces.start), _bytes(self, pieces)
-        _copy_compiled(self, 0, places, pieces, begin, end, target, out)
+        _copy_compiled(self, 0, self._places(pieces), pieces, begin, end, target, out)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
@@ -118,6 +131,10 @@ class Plain:
         if len(packed) < n:
             raise OSError(f"{self.name}, elements {start} to {stop}, cannot be read: the file ends before them")
         return self.codec.decode(packed)
+
+    def _places(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(open file, first byte, bytes) of each."""
+        return np.full(len(pieces.start), self.fd), self._place(pieces.start), _bytes(self, pieces)
 
     def _place(self, start: np.ndarray) -> np.ndarray:
         segment = np.searchsorted(self.edges, start, "right") - 1
@@ -134,6 +151,9 @@ class Through:
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
+
+    def advise(self, pieces: Pieces) -> None:
+        pass
 
     def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
         copy_each(self.read, pieces, begin, end, target, out)

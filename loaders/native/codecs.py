@@ -88,6 +88,7 @@ C_FUNCTIONS = {
     DEFLATE: c_function(deflate._deflate.__file__, "libdeflate_zlib_decompress"),
     BLOSC: c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
 }
+ADVISE = c_function(None, "posix_fadvise")
 ALLOCATE_DECOMPRESSOR = c_function(deflate._deflate.__file__, "libdeflate_alloc_decompressor")
 ZLIB = ctypes.util.find_library("z")
 INFLATE, INFLATE_RESET = c_function(ZLIB, "inflate"), c_function(ZLIB, "inflateReset")

@@ -5,6 +5,7 @@ times, and waited for whoever held it (docs/native.md).
 """
 
 import ctypes
+import os
 import threading
 
 import numba
@@ -14,6 +15,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from loaders.native.codecs import (
+    ADVISE,
     ALLOCATE_DECOMPRESSOR,
     BLOSC,
     C_FUNCTIONS,
@@ -27,6 +29,7 @@ from loaders.native.codecs import (
 HEAD = 0.35  # of a chunk, up to which zlib with its head alone is faster than libdeflate with the whole
 HAS_HEADS = bool(INFLATE and INFLATE_RESET)
 SYNC_FLUSH = 2
+WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 # zlib's z_stream, in words of 8 bytes: where next_in, avail_in, next_out and avail_out are, and its length.
 NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT, STREAM_WORDS = 0, 1, 3, 4, 14
 
@@ -92,6 +95,18 @@ def _call(typing_context, address, arguments):
         return builder.call(function, [builder.extract_value(values[1], i) for i in range(count)])
 
     return types.int64(types.int64, arguments), generate
+
+
+def advise(fds, places, sizes) -> None:
+    """Tells the system that these pieces of files will be read, so that the disk is at work on many of them at once."""
+    if ADVISE:
+        _advise(ADVISE, fds, places, sizes)
+
+
+@numba.njit(nogil=True, cache=True)
+def _advise(function, fds, places, sizes):
+    for i in range(len(fds)):
+        _call(function, (fds[i], places[i], sizes[i], np.int64(WILL_NEED)))
 
 
 @numba.njit(nogil=True, cache=True)

@@ -19,6 +19,7 @@ from loaders.native.sampling import aligned
 
 PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
 TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should end together
+TASKS_AHEAD = 32  # that the disk is told of before they run: more would push each other out of a small page cache
 
 
 class Part(NamedTuple):
@@ -150,8 +151,10 @@ class Matrix:
                 copies.append((array, pieces, begin[mine], end[mine], target[mine], out))
         n_pieces = sum(len(pieces.start) for _, pieces, *_ in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), PIECES_PER_TASK))
-        tasks = [self.pool.submit(_copy, some) for some in _bundles(copies, size)]
-        return Gathering(found, tasks)
+        bundles = list(_bundles(copies, size))
+        for bundle in bundles[:TASKS_AHEAD]:
+            _advise(bundle)
+        return Gathering(found, [self.pool.submit(_copy, bundles, i) for i in range(len(bundles))])
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """The minibatches of what was gathered, from each of the cuts to the next."""
@@ -194,6 +197,13 @@ def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:
         yield bundle
 
 
-def _copy(bundle: list[tuple]) -> None:
-    for array, *arguments in bundle:
+def _advise(bundle: list[tuple]) -> None:
+    for array, pieces, *_ in bundle:
+        array.advise(pieces)
+
+
+def _copy(bundles: list[list[tuple]], i: int) -> None:
+    if i + TASKS_AHEAD < len(bundles):
+        _advise(bundles[i + TASKS_AHEAD])
+    for array, *arguments in bundles[i]:
         array.copy(*arguments)
