@@ -33,6 +33,8 @@ WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 # zlib's z_stream, in words of 8 bytes: where next_in, avail_in, next_out and avail_out are, and its length.
 NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT, STREAM_WORDS = 0, 1, 3, 4, 14
 
+NO_STREAM = np.zeros(STREAM_WORDS, np.int64)
+
 _own = threading.local()
 
 
@@ -49,7 +51,7 @@ def copy_pieces(codec, whole, fds, places, sizes, wanted, starts, firsts, lasts,
         wanted = np.where(heads, wanted, whole)
     packed = _scratch("packed", int(sizes.max()))
     raw = _scratch("raw", int(wanted.max()))[: int(wanted.max()) // dtype.itemsize * dtype.itemsize].view(dtype)
-    stream, decompressor = _zlib_stream(), _decompressor() if codec == DEFLATE else 0
+    stream, decompressor = (_zlib_stream(), _decompressor()) if codec == DEFLATE else (NO_STREAM, 0)
     return _copy_pieces(
         codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], decompressor, INFLATE, INFLATE_RESET, stream,
         fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
