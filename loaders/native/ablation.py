@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import numba
 import numpy as np
 
 from harness import pagecache
@@ -21,13 +22,32 @@ from harness.condition import Timing
 from harness.dataset import Dataset
 from harness.measure import measure, touch
 from loaders.native import BlockLoader, BlockShuffling, codecs, kernel, matrix, open_h5ad
-from loaders.native.memory import Memory
 
 TIMING = Timing(warmup_s=2, measure_s=3)  # the first buffers take a second to come
 REPEATS = 3
-SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True}
+SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True, "output": "csr"}
 
 COLD_CELLS = 60_000  # fewer than there are: the window ends before it meets cells that have been read
+
+
+class Fresh:
+    """Memory that is not used again."""
+
+    def empty(self, n: int, dtype: type) -> np.ndarray:
+        return np.empty(n, dtype)
+
+
+def _zeroed_at_once(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: int) -> np.ndarray:
+    x = np.zeros((len(indptr) - 1, n_genes), np.float32)
+    _add(data, indices, indptr, x)
+    return x
+
+
+@numba.njit(nogil=True)
+def _add(data, indices, indptr, x):
+    for row in range(len(indptr) - 1):
+        for k in range(indptr[row], indptr[row + 1]):
+            x[row, np.uint32(indices[k])] += data[k]
 
 
 class Way(NamedTuple):
@@ -44,21 +64,23 @@ WAYS = {
     "only the head of a chunk whose tail is not wanted": Way({(kernel, "HAS_HEADS"): False}),
     "a compiled loop over chunks": Way({(codecs, "C_FUNCTIONS"): {}}),
     "tasks of 32 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
-    "buffers used again": Way({(Memory, "empty"): lambda self, n, dtype: np.empty(n, dtype)}),
+    "buffers used again": Way({(matrix, "Memory"): Fresh}),
     "buffers used again, blocks of 512, fetches of 16,384 cells": Way(
-        {(Memory, "empty"): lambda self, n, dtype: np.empty(n, dtype)},
-        setting=SETTING | {"block_size": 512, "fetch_factor": 256},
+        {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
+    ),
+    "dense rows zeroed one at a time, not all at once": Way(
+        {(matrix, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
     ),
     "the disk told of what comes next, from a cold cache": Way({(kernel, "ADVISE"): 0}, cold=True),
     "the disk told of what comes next, in the page cache": Way({(kernel, "ADVISE"): 0}),
 }
 
 
-def rate(dataset: Dataset, block_size: int, fetch_factor: int, aligned: bool, cold: bool = False) -> float:
+def rate(dataset: Dataset, block_size: int, fetch_factor: int, aligned: bool, output: str, cold: bool = False) -> float:
     """Cells/s at batch 64; of a cold cache, from asking for the first."""
     if cold:
         pagecache.evict(dataset.paths)
-    source = open_h5ad(dataset.paths)
+    source = open_h5ad(dataset.paths, output=output)
     loader = BlockLoader(source, sampler=BlockShuffling(block_size, aligned), fetch_factor=fetch_factor)
     try:
         if cold:
