@@ -7,17 +7,32 @@ by chunks, from each chunk's start to the last element wanted of it; plain ones 
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numba
 import numpy as np
 
-from loaders.native.codecs import PLAIN, Codec, plain
-from loaders.native.kernel import advise, copy_pieces, scatter
+from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
+from loaders.native.kernel import advise, copy_pieces, is_head, scatter
 
+HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
 THROUGH_SLICE = 65_536  # elements read at a time through a library from an array without chunks
+
+
+def open_file(path: Path | str, opened: ExitStack) -> int:
+    """The descriptor of a file that is read in pieces here and there, closed with `opened`.
+
+    The system is told so, or it reads on behind every piece: up to megabytes, as some disks are set up.
+    """
+    fd = os.open(path, os.O_RDONLY)
+    opened.callback(os.close, fd)
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    return fd
 
 
 class Pieces(NamedTuple):
@@ -83,7 +98,11 @@ class Chunked:
     def _places(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(open file, first byte, bytes) of each."""
         i = pieces.start // self.chunk
-        sizes = _bytes(self, pieces) if self.codec.compiled == PLAIN else self.table.size[i]
+        wanted, whole = _bytes(self, pieces), self.chunk * self.codec.dtype.itemsize
+        sizes = wanted if self.codec.compiled == PLAIN else self.table.size[i]
+        if self.codec.compiled == DEFLATE:
+            guessed = (sizes * (wanted / whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
+            sizes = np.where(is_head(wanted, whole), np.minimum(sizes, guessed), sizes)
         return self.table.fds[i // self.table.per_file], self.table.place[i], sizes
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -173,13 +192,19 @@ def _bytes(array: Chunked | Plain, pieces: Pieces) -> np.ndarray:
 
 def _copy_compiled(array: Chunked | Plain, whole: int, places: tuple, pieces: Pieces, begin, end, target, out) -> None:
     """What `Array.copy` does, in kernel.py. whole: bytes of a decoded chunk; places: (fds, bytes at which, sizes)."""
-    failed = copy_pieces(
-        array.codec.compiled, whole, *places, _bytes(array, pieces),
-        pieces.start, pieces.first, pieces.last, begin, end, target, out, array.codec.dtype,
-    )  # fmt: skip
-    if failed >= 0:
-        array.read(int(pieces.start[failed]), int(pieces.stop[failed]))  # says what is wrong with it
-        raise OSError(f"{array.name}, elements from {pieces.start[failed]}, cannot be read")
+    done, wanted = 0, _bytes(array, pieces)
+    while done < len(wanted):
+        rest = slice(done, None)
+        failed = copy_pieces(
+            array.codec.compiled, whole, *(part[rest] for part in places), wanted[rest],
+            pieces.start[rest], pieces.first[rest], pieces.last[rest], begin, end, target, out, array.codec.dtype,
+        )  # fmt: skip
+        if failed < 0:
+            return
+        # Read whole: the head that was read of it was too short, or it is damaged, which this says.
+        done += failed
+        copy_each(array.read, Pieces(*(part[done : done + 1] for part in pieces)), begin, end, target, out)
+        done += 1
 
 
 def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end, target, out) -> None:

@@ -1,13 +1,12 @@
 """Lists of genes and expressions in the Arrow files of a Hugging Face data set."""
 
 import json
-import os
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from loaders.native.arrays import Plain
+from loaders.native.arrays import Plain, open_file
 from loaders.native.matrix import Part
 
 
@@ -21,8 +20,7 @@ def _part(path: Path, opened: ExitStack) -> Part:
     """Of an Arrow stream: only the lengths of its lists are read."""
     import pyarrow as pa
 
-    fd = os.open(path, os.O_RDONLY)
-    opened.callback(os.close, fd)
+    fd = open_file(path, opened)
     lengths, places, sizes = [], {"genes": [], "expressions": []}, []
     with pa.memory_map(str(path)) as file:
         base = file.read_buffer(1).address  # of the file's first byte, as mapped

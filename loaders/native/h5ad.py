@@ -4,7 +4,6 @@ HDF5 is asked once where the chunks lie. After that they are read straight from 
 of which holds Python's lock or HDF5's for long.
 """
 
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from loaders.native import codecs
-from loaders.native.arrays import Array, Chunked, Plain, Table, Through
+from loaders.native.arrays import Array, Chunked, Plain, Table, Through, open_file
 from loaders.native.densefile import DenseFiles
 from loaders.native.indexed import Indexed
 from loaders.native.matrix import Matrix, Part
@@ -68,8 +67,7 @@ def _form(x: h5py.Group | h5py.Dataset) -> tuple[str, int]:
 
 def _part(x: h5py.Group, opened: ExitStack) -> Part:
     path = x.file.filename
-    fd = os.open(path, os.O_RDONLY)
-    opened.callback(os.close, fd)
+    fd = open_file(path, opened)
     indptr = x["indptr"][:].astype(np.int64, copy=False)
     return Part(indptr, *(_array(path, fd, x[name]) for name in ("data", "indices")))
 

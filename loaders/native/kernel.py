@@ -41,14 +41,13 @@ _own = threading.local()
 def copy_pieces(codec, whole, fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, out, dtype) -> int:
     """Reads and decodes pieces and copies what each row has in them to its place in `out`.
 
-    Of piece i: sizes[i] bytes at places[i] of the open file fds[i] decode to `wanted[i]` bytes, or to `whole` where
-    more cannot be helped, the first element of which is starts[i] of the array; the rows firsts[i] to lasts[i] take
+    Of piece i: sizes[i] bytes at places[i] of the open file fds[i] decode to `wanted[i]` bytes if it is a head, and to
+    `whole` otherwise, the first element of which is starts[i] of the array; the rows firsts[i] to lasts[i] take
     part in it. Returns the number of the piece that could not be read, or -1. The memory that it needs is kept for
     the thread's next call.
     """
     if codec != PLAIN:
-        heads = wanted <= HEAD * whole if codec == DEFLATE and HAS_HEADS else False
-        wanted = np.where(heads, wanted, whole)
+        wanted = np.where(is_head(wanted, whole) if codec == DEFLATE else False, wanted, whole)
     packed = _scratch("packed", int(sizes.max()))
     raw = _scratch("raw", int(wanted.max()))[: int(wanted.max()) // dtype.itemsize * dtype.itemsize].view(dtype)
     stream, decompressor = (_zlib_stream(), _decompressor()) if codec == DEFLATE else (NO_STREAM, 0)
@@ -56,6 +55,11 @@ def copy_pieces(codec, whole, fds, places, sizes, wanted, starts, firsts, lasts,
         codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], decompressor, INFLATE, INFLATE_RESET, stream,
         fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
     )  # fmt: skip
+
+
+def is_head(wanted: np.ndarray, whole: int) -> np.ndarray:
+    """Whether so few bytes are wanted of chunks of `whole` that zlib should inflate no more than them."""
+    return wanted <= (HEAD * whole if HAS_HEADS else -1)
 
 
 def _scratch(name: str, n: int) -> np.ndarray:

@@ -1,12 +1,11 @@
 """The memory-mapped CSR arrays of BioNeMo-SCDL."""
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from loaders.native.arrays import Plain
+from loaders.native.arrays import Plain, open_file
 from loaders.native.matrix import Part
 
 FILES = {"ROWPTR": "row_ptr.npy", "COLPTR": "col_ptr.npy", "DATA": "data.npy"}
@@ -22,8 +21,6 @@ def open_parts(folder: Path, opened: ExitStack) -> list[Part]:
 
     def array(name: str) -> Plain:
         path = folder / FILES[name]
-        fd = os.open(path, os.O_RDONLY)
-        opened.callback(os.close, fd)
-        return Plain(str(path), fd, types[name], np.array([0, indptr[-1]]), np.array([0]))
+        return Plain(str(path), open_file(path, opened), types[name], np.array([0, indptr[-1]]), np.array([0]))
 
     return [Part(indptr, array("DATA"), array("COLPTR"))]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from loaders.native import codecs
-from loaders.native.arrays import Array, Chunked, Table, Through
+from loaders.native.arrays import Array, Chunked, Table, Through, open_file
 from loaders.native.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
@@ -67,8 +67,7 @@ def _from_shards(folder: Path, array, encode: Callable, opened: ExitStack) -> Ta
         path = folder / encode((shard,))
         if not path.exists():
             return None
-        fds.append(os.open(path, os.O_RDONLY))
-        opened.callback(os.close, fds[-1])
+        fds.append(open_file(path, opened))
         index_bytes = 16 * per_shard
         leads = array.metadata.codecs[0].index_location == "start"
         at = 0 if leads else os.fstat(fds[-1]).st_size - index_bytes - CHECKSUM_BYTES
