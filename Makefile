@@ -1,4 +1,4 @@
-# make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, RETRY=1)
+# make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, CONSUMER_MS=, RETRY=1)
 # make test      sets everything up and runs the tests; make test-slow those that take minutes each
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
@@ -29,7 +29,8 @@ setup: $(STAMP) $(apart:%=.venvs/%/.setup)
 
 bench: setup
 	@$(PYTHON) -m harness bench --dataset "$(DATASET)" $(call flag,GRID,grid) $(call flag,LOADERS,loaders) \
-		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels) $(if $(RETRY),--retry)
+		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels) $(call flag,CONSUMER_MS,consumer-ms) \
+		$(if $(RETRY),--retry)
 
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }

@@ -9,6 +9,7 @@ from harness.results import Measurement
 FEWEST_FETCHES = 5
 RESIDENT = 0.5  # share of the store in memory at a cold window's end that makes it doubtful
 DRIFT = 0.2  # of the window's last third against its first
+OVER = 0.1  # of a store in memory, beyond what a bounded condition allows
 SPREAD = 0.1  # of repeats round their median
 
 
@@ -21,12 +22,16 @@ def of_row(m: Measurement) -> list[str]:
         found.append(f"rests on {m.fetches:.1f} fetches: chance decides much of it; measure for longer")
     if m.provenance.get("git_dirty"):
         found.append("made with uncommitted code: left out of published figures; commit and run again")
-    if m.condition.cache == "cold" and m.resident_before is None:
+    if m.condition.cache != "warm" and m.resident_before is None:
         found.append("nobody could see whether the cache was cold: run as the owner of the files, on Linux")
     if m.reason:
         found.append(m.reason)
     if mostly_from_memory(m):
         found.append("by its end the page cache held most of the store, so it read memory as much as the disk")
+    if m.condition.cache == "bounded" and (m.resident_after or 0) > m.condition.memory_fraction + OVER:
+        found.append(
+            f"{m.resident_after:.0%} of the store was in memory at its end: the process needed less than was set apart"
+        )
     if m.condition.cache == "cold" and m.epochs:
         found.append(
             f"read the data anew {m.epochs} times: all but the first from memory; the set is small for this loader"

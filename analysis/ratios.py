@@ -1,6 +1,7 @@
-"""Our loader against the others at equal settings: ratios taken within each repeat of the grid `native`.
+"""Ratios of two loaders, or of two caches, each taken within a repeat, from the grids that were made for them.
 
 python -m analysis.ratios results/MACHINE/native.jsonl
+python -m analysis.ratios results/MACHINE/bounded.jsonl
 """
 
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.report import interval
 from harness import results
 from harness.condition import Condition
 from harness.results import Measurement
@@ -18,8 +20,8 @@ Setting = Mapping[str, Any]
 """Fields and knobs of a condition; those that are not said are anything."""
 
 
-def compared() -> Iterator[tuple[str, Setting, Setting]]:
-    """(what is compared, ours, theirs); where several of theirs fit, the fastest."""
+def against_others() -> Iterator[tuple[str, Setting, Setting]]:
+    """(what is compared, ours, theirs) of the grid `native`; where several of theirs fit, the fastest."""
     for cores in (2, 1):
         for block, fetch in ((16, 64), (16, 256), (512, 256)):
             at = {"block_size": block, "fetch_factor": fetch, "cores": cores, "output": "csr"}
@@ -40,6 +42,21 @@ def compared() -> Iterator[tuple[str, Setting, Setting]]:
     yield "SCDL: native (1024, 1024) / bionemo random", {"loader": "native_bionemo"}, {"loader": "bionemo"}
 
 
+def out_of_memory() -> Iterator[tuple[str, Setting, Setting]]:
+    """(what is compared, one, other) of the grid `bounded`."""
+    for loader in ("memmap", "bionemo", "native"):
+        one, other = ({"loader": loader, "cache": cache, "block_size": None} for cache in ("warm", "bounded"))
+        yield f"{loader}, random: in memory / a quarter of the store in memory", one, other
+    for cache in ("cold", "bounded"):
+        for store, ours, theirs in (("Arrow", "native_arrow", "huggingface"), ("SCDL", "native_bionemo", "bionemo")):
+            name = f"{store}, {cache}: native (1024, 1024) / {theirs} random"
+            yield name, {"loader": ours, "cache": cache, "block_size": 1024}, {"loader": theirs, "cache": cache}
+
+
+COMPARED = {"native": against_others, "bounded": out_of_memory}
+"""By grid."""
+
+
 def fits(condition: Condition, setting: Setting) -> bool:
     said = condition.to_dict() | dict(condition.knobs)
     return all(said.get(name) == value for name, value in setting.items())
@@ -56,19 +73,22 @@ def ratios(measurements: Sequence[Measurement], ours: Setting, theirs: Setting) 
     return found
 
 
-def markdown(measurements: Sequence[Measurement]) -> str:
-    lines = ["| compared | ours, cells/s | theirs, cells/s | times | repeats |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, ours, theirs in compared():
+def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
+    """A line a ratio: the median over the repeats and its 95 % bootstrap interval."""
+    lines = ["| compared | cells/s | against | times | repeats |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name, ours, theirs in COMPARED[grid]():
         pairs = ratios(measurements, ours, theirs)
         if not pairs:
             lines.append(f"| {name} | – | – | not measured | 0 |")
             continue
         mine, other = np.median(pairs, axis=0)
-        times = sorted(a / b for a, b in pairs)
-        spread = f" ({times[0]:.1f} to {times[-1]:.1f})" if len(times) > 1 else ""
+        times = np.array([a / b for a, b in pairs])
+        low, high = interval(times)
+        spread = f" ({low:.1f} to {high:.1f})" if len(times) > 1 else ""
         lines.append(f"| {name} | {mine:,.0f} | {other:,.0f} | {np.median(times):.1f}{spread} | {len(pairs)} |")
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    print(markdown(results.read(Path(sys.argv[1]))), end="")
+    path = Path(sys.argv[1])
+    print(markdown(path.stem, results.read(path)), end="")

@@ -1,6 +1,7 @@
 """The table of a grid: one row a condition, from the results file and the recorded orders."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from harness.results import Conversion, Measurement
 from loaders.protocol import UNCONVERTED
 
 ORACLE = "reference"
+CSR_BYTES = 8  # a count: float32 and int32
 BASELINE = "annloader"  # its random order is what the papers compare with
 
 
@@ -49,7 +51,8 @@ def table(
     """One row a condition: its parameters, throughput with interval, entropy beside the random ideal, doubts.
 
     folder: of the machine, with its recorded orders. Columns carry their units; nan is "not measured". entropy_bits
-    is of the data set's first label.
+    is of the data set's first label; read_per_delivered is bytes from the disk per byte of the cells' counts as CSR,
+    whatever the output; waiting_share of the window is what the consumer waited for batches.
     """
     label = dataset.label_names[0] if dataset.label_names else None
     codes = dataset.labels(label) if label else None
@@ -59,7 +62,8 @@ def table(
         for c, rows in found.items()
         if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
     }
-    table = [_row(c, rows, baseline.get(c.output)) for c, rows in found.items() if rows]
+    cell_bytes = CSR_BYTES * dataset.nnz / dataset.n_cells
+    table = [_row(c, rows, baseline.get(c.output), cell_bytes) for c, rows in found.items() if rows]
     frame = pd.DataFrame(table)
     frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
@@ -79,26 +83,40 @@ def table(
     }
     frame["convert_s"] = [made.get(loaders.get(name).store, np.nan) for name in frame["loader"]]
     frame["pays_after_epochs"] = pays_after(frame, dataset.n_cells)
+    frame["times_warm"] = [against_warm(condition, found) for condition in frame["condition"]]
     return frame
+
+
+def against_warm(condition: Condition, found: Mapping[Condition, Sequence[Measurement]]) -> float:
+    """Its cells/s as a share of what the same condition gives with a warm cache, median over the repeats that have
+    both; nan where none has."""
+    warm = replace(condition, cache="warm", memory_fraction=None)
+    if condition == warm:
+        return np.nan
+    rates = {m.repeat: m.cells_per_s for m in found.get(warm, ()) if m.cells_per_s}
+    shares = [m.cells_per_s / rates[m.repeat] for m in found[condition] if m.cells_per_s and m.repeat in rates]
+    return float(np.median(shares)) if shares else np.nan
 
 
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
     """Epochs after which a conversion has cost less than going without it; inf: never; nan: nothing converted.
 
-    Against the fastest loader of the same order and output that reads the files as they are, whatever its
+    Against the fastest loader of the same order, output and cache that reads the files as they are, whatever its
     settings; the oracle, which holds all cells in memory, is left out.
     """
     unconverted = frame[[loaders.get(name).store == UNCONVERTED and name != ORACLE for name in frame["loader"]]]
-    fastest = unconverted.groupby(["output", "order"])["cells_per_s"].max()
+    fastest = unconverted.groupby(["output", "order", "cache"])["cells_per_s"].max()
     found = []
     for row in frame.to_dict("records"):
-        rival = fastest.get((row["output"], row["order"]), np.nan)
+        rival = fastest.get((row["output"], row["order"], row["cache"]), np.nan)
         saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds an epoch
         found.append(row["convert_s"] / saved if saved > 0 else row["convert_s"] * np.inf)
     return found
 
 
-def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | None) -> dict[str, object]:
+def _row(
+    condition: Condition, rows: Sequence[Measurement], baseline: float | None, cell_bytes: float
+) -> dict[str, object]:
     ok = [m for m in rows if m.status == "ok"]
     rates = np.array([m.cells_per_s for m in ok])
     last = rows[-1]
@@ -112,16 +130,25 @@ def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | No
         "output": condition.output,
         "block_size": knobs["block_size"] if random_blocks else np.nan,
         "fetch_factor": knobs.get("fetch_factor", np.nan),
-        "other": " ".join(f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")),
+        "other": " ".join(
+            [f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")]
+            + ([condition.cache] if condition.cache != "cold" else [])
+        ),
         "batch_size": condition.batch_size,
         "workers": condition.workers,
         "cores": condition.cores or np.nan,
         "cache": condition.cache,
+        "consumer_ms": condition.consumer_ms,
         "repeats": len(ok),
         "cells_per_s": np.median(rates) if len(rates) else np.nan,
         "low_cells_per_s": low,
         "high_cells_per_s": high,
         "times_baseline": np.median(rates) / baseline if len(rates) and baseline else np.nan,
+        "cpu_us_per_cell": _median(m.cpu_s / m.rows * 1e6 for m in ok if m.cpu_s),
+        "read_per_delivered": _median(
+            m.disk_read_bytes / (m.rows * cell_bytes) for m in ok if m.disk_read_bytes is not None
+        ),
+        "waiting_share": _median(m.waiting_s / m.seconds for m in ok if m.waiting_s is not None),
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
         "fetches": min((m.fetches for m in ok), default=np.nan),
         "from_memory": any(doubts.mostly_from_memory(m) for m in ok),
@@ -133,6 +160,11 @@ def _row(condition: Condition, rows: Sequence[Measurement], baseline: float | No
     }
 
 
+def _median(values: Iterable[float]) -> float:
+    found = list(values)
+    return float(np.median(found)) if found else np.nan
+
+
 def interval(rates: np.ndarray) -> tuple[float, float]:
     """A 95 % bootstrap interval of the median over processes; nan for fewer than two."""
     if len(rates) < 2:
@@ -142,12 +174,14 @@ def interval(rates: np.ndarray) -> tuple[float, float]:
 
 
 def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
-    """The table as text, the fastest first; what conversions cost only where there is one."""
-    converted = frame["convert_s"].notna().any()
-    return [_line(row, converted) for row in by_speed(frame).to_dict("records")]
+    """The table as text, the fastest first; what conversions cost, and the share of a warm cache's speed, only where
+    there is one."""
+    shown = {name: frame[name].notna().any() for name in ("convert_s", "times_warm")}
+    shown["consumer_ms"] = frame["consumer_ms"].any()
+    return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
 
 
-def _line(row: Mapping[str, object], converted: bool) -> dict[str, str]:
+def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str]:
     """A row as text, for the terminal and for markdown; "–" where nothing was measured."""
 
     def number(value: object, text: str) -> str:
@@ -188,7 +222,11 @@ def _line(row: Mapping[str, object], converted: bool) -> dict[str, str]:
         "x AnnLoader": number(row["times_baseline"], "{:.1f}"),
         "entropy, bits": entropy_text,
         "memory, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
-        **(costs if converted else {}),
+        "CPU, us/cell": number(row["cpu_us_per_cell"], "{:,.0f}"),
+        "disk/CSR": number(row["read_per_delivered"], "{:.2f}"),
+        **({"waiting": number(row["waiting_share"], "{:.0%}")} if shown["consumer_ms"] else {}),
+        **({"x warm": number(row["times_warm"], "{:.2g}")} if shown["times_warm"] else {}),
+        **(costs if shown["convert_s"] else {}),
     }
 
 

@@ -4,6 +4,7 @@ import argparse
 import errno
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 # What takes a second to import is imported where it is used, so that a mistake on the command line is told at once.
 
 RESULTS = Path("results")
-CONVERSIONS = "conversions.jsonl"  # in a machine's folder, beside its grids
 
 EXAMPLES = """
 examples:
@@ -36,7 +36,7 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one verb; 0 when it did what was asked, 1 for a broken loader, 2 for bad input, 130 when interrupted."""
+    """Runs one verb; 0 when it did what was asked, 1 if it found what is broken, 2 for bad input, 130 if stopped."""
     options = parser().parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -75,6 +75,10 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--grid", type=_names, metavar="G", help="grids of grids.toml (default: the data set's own)")
     verb.add_argument("--loaders", type=_names, metavar="L", help=f"only these, of {', '.join(loaders.NAMES)}")
     verb.add_argument("--repeat", type=int, default=1, metavar="N", help="processes per condition (default: 1)")
+    verb.add_argument(
+        "--consumer-ms", type=float, default=0.0, metavar="MS",
+        help="emulate a consumer that takes so long over each batch, and see whether it would wait (default: 0)",
+    )  # fmt: skip
     verb.add_argument("--retry", action="store_true", help="measure again what was skipped, failed or timed out")
     verb.set_defaults(run=bench)
 
@@ -86,6 +90,10 @@ def parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("status", help="what a results folder holds, and what is doubtful in it")
     verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
     verb.set_defaults(run=status)
+
+    verb = verbs.add_parser("validate", help="look through results for what cannot be; exit 1 where there is any")
+    verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
+    verb.set_defaults(run=validate)
 
     verb = verbs.add_parser("doctor", help="which loaders import here, and what this machine allows")
     verb.add_argument("--json", action="store_true", help="the same for programs")
@@ -99,6 +107,8 @@ def _names(text: str) -> list[str]:
 
 def bench(options: argparse.Namespace) -> None:
     """The main job: data, stores, measurements, table, figures."""
+    if not 0 <= options.consumer_ms < float("inf"):
+        raise UserError(f"--consumer-ms is {options.consumer_ms}; it is milliseconds a batch, from 0 up.")
     if options.repeat < 1:
         raise UserError(f"--repeat is {options.repeat}; it counts processes per condition, so at least 1.")
     for name in options.loaders or ():
@@ -115,8 +125,17 @@ def bench(options: argparse.Namespace) -> None:
     written: list[Path] = []
     with results.lock(folder):
         for name in names:
-            written += bench_grid(expand(name, dataset.name), dataset, folder, options, out)
+            grid = with_consumer(expand(name, dataset.name), options.consumer_ms)
+            written += bench_grid(grid, dataset, folder, options, out)
     out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
+
+
+def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
+    """The grid with every condition's consumer set, under a name of its own; itself for 0."""
+    if not consumer_ms:
+        return grid
+    conditions = tuple(replace(condition, consumer_ms=consumer_ms) for condition in grid.conditions)
+    return replace(grid, name=f"{grid.name}-consumer", conditions=conditions)
 
 
 def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> list[Path]:
@@ -145,7 +164,7 @@ def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Pa
     from analysis import figures, report
 
     measured = results.read(folder / f"{grid.name}.jsonl")
-    converted = results.read(folder / CONVERSIONS, results.Conversion)
+    converted = results.read(folder / results.CONVERSIONS, results.Conversion)
     frame = report.table(grid, dataset, measured, converted, folder)
     show(frame, out)
     stem = folder / "figures" / f"{dataset.name}-{grid.name}"
@@ -191,7 +210,7 @@ def prepare_stores(dataset: Dataset, names: set[str], folder: Path, out: Console
         with bar(f"store of {name}", "cells", out) as progress:
             made = prepare(dataset, name, lambda done, progress=progress: progress(done, dataset.n_cells))
         if made:
-            results.append(folder / CONVERSIONS, made)
+            results.append(folder / results.CONVERSIONS, made)
             size = f"{made.provenance['store_bytes'] / 1e6:,.0f} MB" if made.status == "ok" else made.reason
             out.print(f"store of {name}: {made.status}, {made.seconds or 0:.0f} s, {size}", highlight=False)
             if made.status != "ok":
@@ -231,7 +250,7 @@ def status(options: argparse.Namespace) -> None:
     if not options.folder.is_dir():
         raise UserError(f"There is no results folder {options.folder}.")
     out = console()
-    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name != CONVERSIONS)
+    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name != results.CONVERSIONS)
     if not paths:
         raise UserError(f"{options.folder} holds no results (*.jsonl).")
     for path in paths:
@@ -250,6 +269,20 @@ def status(options: argparse.Namespace) -> None:
         for doubt, conditions in sorted(told.items(), key=lambda item: -len(item[1])):
             some = "; ".join(conditions[:3]) + (f"; and {len(conditions) - 3} more" if len(conditions) > 3 else "")
             out.print(f"  {len(conditions)} x {doubt}\n      {some}", highlight=False, markup=False, soft_wrap=True)
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Prints every record that cannot be; 1 when there is one."""
+    from harness import validate
+
+    if not options.folder.is_dir():
+        raise UserError(f"There is no results folder {options.folder}.")
+    found = list(validate.problems(options.folder))
+    for path, line, what in found:
+        print(f"{path}, line {line}: {what}")
+    lines = sum(len(path.read_bytes().splitlines()) for path in options.folder.rglob("*.jsonl"))
+    print(f"{lines} records: {len(found) or 'no'} problem{'s' if len(found) != 1 else ''}")
+    return 1 if found else 0
 
 
 def examine(options: argparse.Namespace) -> int:

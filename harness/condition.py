@@ -18,7 +18,8 @@ Scalar = bool | int | float | str
 
 ORDERS = ("stream", "random")
 OUTPUTS = ("csr", "dense")
-CACHES = ("cold", "warm")
+CACHES = ("cold", "warm", "bounded")
+MEMORY_FRACTION = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +27,11 @@ class Condition:
     """Everything that may change a number, and nothing else.
 
     Units: `batch_size` in cells; `workers` in processes (0: the measuring process itself loads);
-    `cores` limits CPU affinity and every thread pool (None: all there are). `knobs` are the loader's own
-    parameters where they differ from its defaults, sorted by name.
+    `cores` limits CPU affinity and every thread pool (None: all there are). `cache`: "cold" begins with none of the
+    store in the page cache, "warm" with all of it; "bounded" begins with none and never has more than the share
+    `memory_fraction` (a quarter, if nothing is said) of it there, beside what the process itself needs.
+    `consumer_ms`: for so long an emulated consumer holds each batch. `knobs` are the loader's own parameters where
+    they differ from its defaults, sorted by name.
     """
 
     dataset: str
@@ -37,7 +41,9 @@ class Condition:
     workers: int = 0
     cores: int | None = None
     output: Literal["csr", "dense"] = "csr"
-    cache: Literal["cold", "warm"] = "cold"
+    cache: Literal["cold", "warm", "bounded"] = "cold"
+    memory_fraction: float | None = None
+    consumer_ms: float = 0.0
     seed: int = 0
     knobs: tuple[tuple[str, Scalar], ...] = ()
 
@@ -45,6 +51,14 @@ class Condition:
         for name, allowed in (("order", ORDERS), ("output", OUTPUTS), ("cache", CACHES)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(allowed)}")
+        if self.cache == "bounded" and self.memory_fraction is None:
+            object.__setattr__(self, "memory_fraction", MEMORY_FRACTION)
+        if (self.memory_fraction is not None) != (self.cache == "bounded"):
+            raise ValueError("memory_fraction is said of a bounded cache only")
+        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
+            raise ValueError(f"memory_fraction is {self.memory_fraction!r}, not a share above 0 and up to 1")
+        if not 0 <= self.consumer_ms < float("inf"):
+            raise ValueError(f"consumer_ms is {self.consumer_ms!r}, not milliseconds from 0 up")
         for name, least in (("batch_size", 1), ("workers", 0), ("seed", 0), ("cores", 1)):
             value = getattr(self, name)
             if value is None and name == "cores":
@@ -60,9 +74,9 @@ class Condition:
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def csr(self) -> "Condition":
-        """The same with CSR output, and so the same cells in the same order."""
-        return replace(self, output="csr")
+    def twin(self) -> "Condition":
+        """The same with CSR output, a cold cache and no consumer, which has the same cells in the same order."""
+        return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"knobs": dict(self.knobs)}
@@ -77,7 +91,7 @@ class Condition:
         parts += [
             f"{f.name}={getattr(self, f.name)}"
             for f in fields(self)
-            if f.name in ("batch_size", "workers", "cores", "cache", "seed") and getattr(self, f.name) != f.default
+            if f.name not in ("dataset", "loader", "order", "output", "knobs") and getattr(self, f.name) != f.default
         ]
         return " ".join(parts)
 

@@ -1,16 +1,13 @@
 """Whether what a run needs is there: each loader imported in a process of its own, the machine, its page cache."""
 
-import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import loaders
-from harness import host, interpreter, pagecache
+from harness import cgroup, host, interpreter, pagecache
 
 IMPORT_TIMEOUT_S = 300
-CGROUPS = {"cgroup v1": Path("/sys/fs/cgroup/memory"), "cgroup v2": Path("/sys/fs/cgroup")}
 
 
 def examine() -> dict[str, Any]:
@@ -20,7 +17,7 @@ def examine() -> dict[str, Any]:
     return {
         "machine": host.facts(),
         "page_cache": pagecache.evict_method(),
-        "memory_bound": memory_bound(),
+        "memory_bound": cgroup.kind(),
         "loaders": examined,
     }
 
@@ -53,13 +50,3 @@ def version(name: str, modules: tuple[str, ...]) -> str:
     """The release of the package that brings the loader's first module; this project's own where it needs none."""
     environment = interpreter.environment(name, modules)
     return environment.packages[environment.owners[modules[0]][0] if modules else "loadstone"]
-
-
-def memory_bound() -> str | None:
-    """The kind of control group in which this user could bound a worker's memory; None where there is none."""
-    for kind, root in CGROUPS.items():
-        controllers = root / "cgroup.controllers"
-        has_memory = kind == "cgroup v1" or (controllers.exists() and "memory" in controllers.read_text().split())
-        if has_memory and os.access(root, os.W_OK) and root.is_dir():
-            return kind
-    return None

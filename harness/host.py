@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -73,6 +74,18 @@ def peak_rss_bytes() -> int | None:
     return peak
 
 
+def held_bytes(store: Sequence[str]) -> int:
+    """Memory that this process and its living descendants hold, shared pages shared out, but for pages of the store.
+
+    store: the absolute paths of its files, pages of which can be dropped where they are mapped.
+    """
+    store, held = set(store), 0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            held += sum(m.pss for m in process.memory_maps(grouped=False) if m.path not in store)
+    return held
+
+
 def die_with_parent() -> None:
     """Asks Linux to kill this process when its parent ends, however it ends."""
     if sys.platform == "linux":
@@ -131,6 +144,14 @@ def filesystem(path: Path) -> str | None:
     where = path.resolve()
     mounts = [p for p in psutil.disk_partitions(all=True) if where.is_relative_to(p.mountpoint)]
     return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else None
+
+
+def read_ahead_bytes(path: Path) -> int | None:
+    """How far the system reads on behind a read of the disk that holds `path`; None where it does not say."""
+    device = os.stat(path).st_dev
+    with suppress(OSError, ValueError):
+        return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024
+    return None
 
 
 def facts() -> dict[str, Any]:

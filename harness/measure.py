@@ -1,5 +1,6 @@
 """The only stopwatch."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -23,14 +24,15 @@ class Trace:
     """One window, from one batch's arrival to another's.
 
     rows: cells delivered after the first edge, up to and with the batch at the last; seconds between the edges;
-    windows: the rows of each whole second of it, for diagnosis; first_batch_s: from asking for the first epoch
-    to its first batch; epochs: how many times the window began the data anew; begun, ended: what `probe` said
-    at the two edges.
+    windows: the rows of each whole second of it, for diagnosis; waiting_s: of those seconds, what was spent waiting for
+    the next batch; first_batch_s: from asking for the first epoch to its first batch; epochs: how many times the
+    window began the data anew; begun, ended: what `probe` said at the two edges.
     """
 
     rows: int
     seconds: float
     windows: list[int]
+    waiting_s: float
     first_batch_s: float
     epochs: int
     begun: Any = None
@@ -44,6 +46,9 @@ def measure(
     *,
     epoch_rows: int,
     period_rows: int | None = None,
+    first_epoch: int = 0,
+    consumer_s: float = 0.0,
+    sleep: Callable[[float], None] = time.sleep,
     probe: Callable[[], Any] = lambda: None,
     progress: Callable[[str, int, float], None] = lambda phase, rows, seconds: None,
 ) -> Trace:
@@ -58,17 +63,21 @@ def measure(
     would count less than it paid for, or more.
 
     epoch_rows: cells of an epoch. period_rows: rows after which the arrivals repeat themselves (the loader's
-    fetch_rows times its processes).
+    fetch_rows times its processes). first_epoch: the number of the epoch to begin with. consumer_s: for so long
+    each batch is in the hands of an emulated consumer, which leaves the processor alone, as an accelerator does.
     """
     period = period_rows or loader.fetch_rows
     start = clock()
     first = begin = None
     rows, windows, epochs, total = 0, [], 0, 0
+    asked, waiting = start, 0.0
     begun: Any = None
-    for index in count():
+    for index in count(first_epoch):
         in_epoch, fetch = 0, -1
         for batch in loader.epoch(index):
             now = clock()
+            if now < asked:
+                raise ValueError(f"the clock went back by {asked - now:g} s; this machine's time cannot be trusted")
             n = touch(batch)
             first = now if first is None else first
             total += n
@@ -80,22 +89,27 @@ def measure(
                 progress("warm-up", total, now - start)
                 if is_edge and now - start >= timing.warmup_s:
                     begun, begin = probe(), clock()
-                continue
-            rows += n
-            elapsed = now - begin
-            windows.extend([0] * (int(elapsed) + 1 - len(windows)))
-            windows[int(elapsed)] += n
-            progress("window", rows, elapsed)
-            if is_edge and elapsed >= timing.measure_s:
-                return Trace(
-                    rows=rows,
-                    seconds=elapsed,
-                    windows=windows[: int(elapsed)],
-                    first_batch_s=first - start,
-                    epochs=epochs,
-                    begun=begun,
-                    ended=probe(),
-                )
+            else:
+                rows += n
+                elapsed = now - begin
+                waiting += now - asked
+                windows.extend([0] * (int(elapsed) + 1 - len(windows)))
+                windows[int(elapsed)] += n
+                progress("window", rows, elapsed)
+                if is_edge and elapsed >= timing.measure_s:
+                    return Trace(
+                        rows=rows,
+                        seconds=elapsed,
+                        windows=windows[: int(elapsed)],
+                        waiting_s=waiting,
+                        first_batch_s=first - start,
+                        epochs=epochs,
+                        begun=begun,
+                        ended=probe(),
+                    )
+            if consumer_s:
+                sleep(consumer_s)
+            asked = clock()
         if not in_epoch:
             raise ValueError(f"epoch {index} held no batch")
         epochs += begin is not None

@@ -25,6 +25,7 @@ def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[
         "python": environment.python,
         "packages": {name: environment.packages[name] for name in wanted if name in environment.packages},
         "filesystem": None,
+        "read_ahead_bytes": None,
         "evict_method": None,
         "env": thread_budget(cores),
         "dataset_fingerprint": dataset.fingerprint,

@@ -13,6 +13,8 @@ from harness.condition import Condition, Timing
 from harness.errors import UserError
 
 SCHEMA = 1
+CONVERSIONS = "conversions.jsonl"  # in a machine's folder, beside its grids
+LATER = ("waiting_s",)  # fields that the schema's first lines lack: not measured
 STATUSES = ("ok", "skipped", "failed", "timeout")
 
 
@@ -20,7 +22,8 @@ STATUSES = ("ok", "skipped", "failed", "timeout")
 class Measurement:
     """What one worker found under one condition; null is "not measured", never 0.
 
-    rows in cells, over `seconds`; windows: rows in each whole second of them; fetches: rows / the loader's
+    rows in cells, over `seconds`; windows: rows in each whole second of them; waiting_s: of them, what was spent in
+    waiting for the next batch; fetches: rows / the loader's
     fetch_rows; epochs: times the window began the data anew; resident_*: share of the store in the page cache.
     """
 
@@ -33,6 +36,7 @@ class Measurement:
     rows: int | None = None
     seconds: float | None = None
     windows: list[int] | None = None
+    waiting_s: float | None = None
     epochs: int | None = None
     open_s: float | None = None
     first_batch_s: float | None = None
@@ -60,7 +64,7 @@ class Measurement:
         if not isinstance(values, dict) or values.get("schema") != SCHEMA:
             raise ValueError(f"it is not of schema {SCHEMA}")
         known = {f.name for f in fields(cls)}
-        if odd := sorted(set(values) ^ known):
+        if odd := sorted(set(values | dict.fromkeys(LATER)) ^ known):
             raise ValueError(f"it has other fields than a measurement: {', '.join(odd)}")
         if values["status"] not in STATUSES:
             raise ValueError(f"its status is {values['status']!r}")
@@ -107,8 +111,8 @@ class Conversion:
 
 
 def order_path(folder: Path, condition: Condition, fingerprint: str) -> Path:
-    """Where a machine's folder keeps the row ids of the condition's first batches, whatever its output."""
-    return folder / "orders" / f"{condition.csr.key}-{fingerprint}.npz"
+    """Where a machine's folder keeps the row ids of the condition's first batches."""
+    return folder / "orders" / f"{condition.twin.key}-{fingerprint}.npz"
 
 
 def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) -> list[T]:

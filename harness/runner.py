@@ -1,17 +1,20 @@
 """The parent: which measurements are missing, in what order, and each one in a fresh worker."""
 
+import os
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 import loaders
 from harness import host, pagecache, results
+from harness.bounded import spawn_bounded
 from harness.condition import Condition, Grid
 from harness.damage import first_damage
 from harness.dataset import Dataset
 from harness.display import Display
+from harness.errors import UserError
 from harness.prepare import store_files, store_path
 from harness.provenance import provenance
 from harness.results import Measurement
@@ -56,9 +59,15 @@ def run(
 ) -> None:
     """Measures the tasks one after another, appending each to `path` before the next begins.
 
-    storeless: the loaders whose store could not be made, and why.
+    storeless: the loaders whose store could not be made, and why. UserError where the data set is replaced meanwhile.
     """
+    begun = stamps(dataset.paths)
     for task in tasks:
+        if stamps(dataset.paths) != begun:
+            raise UserError(
+                f"The files of {dataset.name} were replaced while they were measured. Start again: the rows so far are "
+                "of the old files, and are kept as such."
+            )
         display.begin(task.condition, task.repeat, grid.timing)
         measurement = measure_one(grid, dataset, task, storeless, path.parent, display)
         results.append(path, measurement)
@@ -82,9 +91,11 @@ def measure_one(
         reason = f"its store could not be made: {storeless[condition.loader]}"
         return Measurement(**known, status="failed", reason=reason)
     files = store_files(dataset, condition.loader)
+    begun = stamps(files)
     known["provenance"]["store_bytes"] = sum(file.stat().st_size for file in files)
     known["provenance"]["filesystem"] = host.filesystem(files[0])
-    if condition.cache == "cold":
+    known["provenance"]["read_ahead_bytes"] = host.read_ahead_bytes(files[0])
+    if condition.cache != "warm":
         display.phase("evict")
         method = known["provenance"]["evict_method"] = pagecache.evict(files)
         if method is None:
@@ -93,15 +104,15 @@ def measure_one(
         display.phase("warm")
         pagecache.warm(files)
     known["resident_before"] = pagecache.resident(files)
-    if condition.cache == "cold" and (known["resident_before"] or 0) > COLD_AT_MOST:
+    if condition.cache != "warm" and (known["resident_before"] or 0) > COLD_AT_MOST:
         stayed = f"{known['resident_before']:.0%} of the store stayed in the page cache"
         in_memory = known["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
         why = "it lies on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
         reason = f"{stayed}: {why}"
         return Measurement(**known, status="failed", reason=reason)
     order = results.order_path(folder, condition, dataset.fingerprint)
-    # The first repeat records anew, so that it is of this very code; a dense condition leaves it to its CSR twin.
-    has_order = (task.repeat and order.exists()) or (condition != condition.csr and condition.csr in grid.conditions)
+    # The first repeat records anew, so that it is of this very code; where the grid has its twin, that does so.
+    has_order = (task.repeat and order.exists()) or (condition != condition.twin and condition.twin in grid.conditions)
     job = {
         "task": "measure",
         "loader": condition.loader,
@@ -109,14 +120,33 @@ def measure_one(
         "dataset": dataset.to_dict(),
         "store": str(store_path(dataset, condition.loader).resolve()),
         "condition": condition.to_dict(),
+        "files": [str(file.resolve()) for file in files],
         "timing": asdict(grid.timing),
         "order_path": None if has_order else str(order.resolve()),
     }
-    outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
+    if condition.cache == "bounded":
+        outcome = spawn_bounded(job, condition, files, grid.timing.timeout_s, display.phase)
+        known["provenance"]["bound"] = outcome.pop("bound")
+    else:
+        outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
     log = outcome.pop("log")
     if outcome["status"] in ("failed", "timeout") and log:
         (folder / "logs").mkdir(exist_ok=True)
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(log)
     if outcome.pop("errno", None) is not None and (damage := first_damage(dataset)):
         outcome["reason"] = damage
+    if stamps(files) != begun:
+        return Measurement(**known, status="failed", reason="its files were replaced while they were read; start again")
     return Measurement(**known | outcome, resident_after=pagecache.resident(files))
+
+
+def stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
+    """What changes with a file that is replaced or written to; None for one that is gone."""
+    return [(s.st_ino, s.st_size, s.st_mtime_ns) if (s := _stat(file)) else None for file in files]
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None

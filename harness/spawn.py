@@ -9,9 +9,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness import host
+from harness.cgroup import Group
 from harness.interpreter import interpreter
 
 EXIT_S = 60.0  # for a worker to end by itself once it has closed its output
@@ -20,11 +21,22 @@ Told = Callable[[str, int, float], None]
 """What a worker says of its progress is passed to: (phase, cells, seconds)."""
 
 
-def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told: Told) -> dict[str, Any]:
+class Bound(NamedTuple):
+    """group: which the worker is put in. begin: called with the bytes it holds once its buffers are full; the worker
+    goes on when that returns."""
+
+    group: Group
+    begin: Callable[[int], None]
+
+
+def spawn(
+    job: dict[str, Any], cores: int | None, timeout_s: float | None, told: Told, bound: Bound | None = None
+) -> dict[str, Any]:
     """Gives the job to a fresh worker and returns its result; one that it did not give is "failed" or "timeout".
 
     What happens after the result has come cannot undo it, and becomes its `reason`. `log` is what the worker
-    wrote to standard error. cores sizes the thread pools of the libraries it will import; None: all there are.
+    wrote to standard error. A worker that its bound has killed is "out of memory", without a reason. cores sizes the
+    thread pools of the libraries it will import; None: all there are.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     result, trouble = None, None
@@ -40,8 +52,9 @@ def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told:
         )
         try:
             with suppress(BrokenPipeError):  # a worker that is gone already says so by its exit code
-                worker.stdin.write(json.dumps(job).encode())
-                worker.stdin.close()
+                if bound:
+                    bound.group.add(worker.pid)
+                _tell(worker, json.dumps(job), last=bound is None)
             for line in lines_until(worker.stdout, deadline):
                 message = parse(line)
                 if message is None:
@@ -49,6 +62,14 @@ def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told:
                     break
                 result = message.get("result", result)
                 trouble = message.get("order_trouble", trouble)
+                if "held_bytes" in message:
+                    try:
+                        bound.begin(message["held_bytes"])
+                    except OSError as error:
+                        trouble = f"its memory could not be bounded: {error}"
+                        break
+                    with suppress(BrokenPipeError):
+                        _tell(worker, "go on", last=True)
                 if "phase" in message:
                     told(message["phase"], message["rows"], message["seconds"])
             else:
@@ -65,7 +86,16 @@ def spawn(job: dict[str, Any], cores: int | None, timeout_s: float | None, told:
     if result is None:
         result = {"status": "failed"}
         trouble = trouble or death(status, text)
+    if bound and result["status"] == "failed" and bound.group.has_killed():  # it, or a process that it had started
+        result, trouble = {"status": "out of memory"}, None
     return {"reason": trouble} | result | {"log": text}
+
+
+def _tell(worker: subprocess.Popen, line: str, last: bool) -> None:
+    worker.stdin.write(line.encode() + b"\n")
+    worker.stdin.flush()
+    if last:
+        worker.stdin.close()
 
 
 def thread_budget(cores: int | None) -> dict[str, str]:
@@ -79,7 +109,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
         message = json.loads(line)
     except ValueError:  # not JSON, or not even text
         return None
-    known = {"result", "order_trouble", "phase"}
+    known = {"result", "order_trouble", "phase", "held_bytes"}
     return message if isinstance(message, dict) and known & set(message) else None
 
 
@@ -115,3 +145,5 @@ def _kill_group(worker: subprocess.Popen) -> None:
         os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()
     worker.stdout.close()
+    with suppress(BrokenPipeError):  # what it was told and did not read
+        worker.stdin.close()

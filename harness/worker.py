@@ -2,7 +2,8 @@
 
     python -m harness.worker < job
 
-It imports one adapter, and may be another environment's Python.
+It imports one adapter, and may be another environment's Python. Where memory is to be bounded it says what it holds
+once its buffers are full, and goes on when it is told so.
 """
 
 import json
@@ -26,14 +27,15 @@ from loaders.protocol import Incompatible
 
 PROGRESS_S = 0.5
 ORDER_BATCHES = 512
+LOOK_S = 0.1  # between two looks at what is held
 
 
 def main() -> None:
     host.die_with_parent()
     say = _private_output()
-    job = json.load(sys.stdin)
+    job = json.loads(sys.stdin.readline())
     try:
-        result = convert(job, say) if job["task"] == "convert" else run(job, say)
+        result = {"convert": convert, "weigh": weigh, "measure": run}[job["task"]](job, say)
     except Incompatible as reason:
         result = {"status": "skipped", "reason": f"{job['loader']} cannot honour this condition: {reason}"}
     except Exception as error:
@@ -68,12 +70,7 @@ def convert(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
 
 def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     """Opens the loader and measures it; returns a Measurement's own fields."""
-    condition = Condition.from_dict(job["condition"])
-    dataset, timing, store = Dataset.from_dict(job["dataset"]), Timing(**job["timing"]), Path(job["store"])
-    if condition.cores:
-        if condition.cores > host.available_cores():
-            raise Incompatible(f"it asks for {condition.cores} cores, and there are {host.available_cores()}")
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: condition.cores])
+    condition, timing = Condition.from_dict(job["condition"]), Timing(**job["timing"])
     said = 0.0
 
     def progress(phase: str, rows: int, seconds: float) -> None:
@@ -82,18 +79,22 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
             said = time.monotonic()
             say({"phase": phase, "rows": rows, "seconds": seconds})
 
-    say({"phase": "open", "rows": 0, "seconds": 0.0})
-    adapter = loaders.load(job["adapter"])
-    start = time.perf_counter()
-    loader = adapter.open(dataset, store, condition, rows=False)
-    open_s = time.perf_counter() - start
+    loader, open_s = open_loader(job, condition, say)
+    period_rows = loader.fetch_rows * max(1, condition.workers)
     try:
+        if condition.cache == "bounded":
+            say({"phase": "fill", "rows": 0, "seconds": 0.0})
+            # Until a third buffer is begun: by then it holds what it goes on holding.
+            say({"held_bytes": held_at_most(loader, job["files"], lambda rows, seconds: rows > 2 * period_rows)})
+            sys.stdin.readline()
         trace = measure(
             loader,
             timing,
             time.perf_counter,
-            epoch_rows=dataset.n_cells,
-            period_rows=loader.fetch_rows * max(1, condition.workers),
+            epoch_rows=Dataset.from_dict(job["dataset"]).n_cells,
+            period_rows=period_rows,
+            first_epoch=int(condition.cache == "bounded"),
+            consumer_s=condition.consumer_ms / 1e3,
             probe=host.usage,
             progress=progress,
         )
@@ -111,13 +112,52 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     return {
         **values,
         "status": "ok",
-        "marks": dict(adapter.broken(condition)),
+        "marks": dict(loader.broken(condition)),
         "open_s": open_s,
         "fetches": fetches,
         "cpu_s": ended.cpu_s - begun.cpu_s,
         "disk_read_bytes": read,
         "peak_rss_bytes": peak,
     }
+
+
+def weigh(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
+    """What the loader holds at most in as much time as it would be measured for, with nothing to bound it."""
+    timing = Timing(**job["timing"])
+    loader, _ = open_loader(job, Condition.from_dict(job["condition"]), say)
+    try:
+        held = held_at_most(loader, job["files"], lambda rows, seconds: seconds > timing.warmup_s + timing.measure_s)
+    finally:
+        loader.close()
+    return {"status": "ok", "held_bytes": held}
+
+
+def open_loader(job: dict[str, Any], condition: Condition, say: Callable[[dict], None]) -> tuple[Any, float]:
+    """(the loader without row ids, on no more cores than the condition says; the seconds that opening took)."""
+    if condition.cores:
+        if condition.cores > host.available_cores():
+            raise Incompatible(f"it asks for {condition.cores} cores, and there are {host.available_cores()}")
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: condition.cores])
+    say({"phase": "open", "rows": 0, "seconds": 0.0})
+    adapter = loaders.load(job["adapter"])
+    start = time.perf_counter()
+    loader = adapter.open(Dataset.from_dict(job["dataset"]), Path(job["store"]), condition, rows=False)
+    return loader, time.perf_counter() - start
+
+
+def held_at_most(loader: Any, files: list[str], enough: Callable[[int, float], bool]) -> int:
+    """Bytes that this process and those it started held at most while the first epoch was read until
+    `enough(rows, seconds)`; mapped pages of the store's files are left out."""
+    start = looked = time.monotonic()
+    most, rows = 0, 0
+    for batch in loader.epoch(0):
+        rows += touch(batch)
+        now = time.monotonic()
+        if now - looked > LOOK_S:
+            most, looked = max(most, host.held_bytes(files)), now
+        if enough(rows, now - start):
+            break
+    return max(most, host.held_bytes(files))
 
 
 def record_order(job: dict[str, Any], say: Callable[[dict], None]) -> None:

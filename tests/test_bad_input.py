@@ -200,3 +200,8 @@ def test_a_set_without_labels_has_no_entropy(harness: Run, tmp_path: Path) -> No
     assert frame["cells_per_s"].notna().tolist() == [True]
     assert frame["entropy_bits"].isna().all()
     assert "0.00" not in path.with_suffix(".md").read_text()
+
+
+@pytest.mark.parametrize("milliseconds", ["-1", "nan", "inf"])
+def test_a_consumer_of_no_time(harness: Run, tiny_folder: Path, milliseconds: str) -> None:
+    refused(harness("bench", "--dataset", tiny_folder, f"--consumer-ms={milliseconds}"), "milliseconds a batch")

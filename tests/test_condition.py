@@ -48,13 +48,42 @@ def test_a_key_names_the_condition_and_ignores_the_order_of_knobs() -> None:
             ("workers", 1),
             ("batch_size", 32),
             ("cache", "warm"),
+            ("cache", "bounded"),
+            ("consumer_ms", 2.0),
         )
     ]
-    assert len({one.key, *(c.key for c in others)}) == 7
+    assert len({one.key, *(c.key for c in others)}) == 9
+
+
+def test_bounded_to_a_quarter_if_nothing_is_said() -> None:
+    one = Condition(dataset="d", loader="native", cache="bounded")
+    assert one.memory_fraction == 0.25
+    assert one == Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.25)
+    assert one == Condition.from_dict(one.to_dict())
+    assert one.key != Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.5).key
+
+
+def test_twins_share_an_order() -> None:
+    knobs = (("block_size", 4),)
+    one = Condition(dataset="d", loader="native", knobs=knobs)
+    for fields in ({"output": "dense"}, {"cache": "warm"}, {"cache": "bounded"}, {"consumer_ms": 1.0}):
+        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).twin == one
+    for fields in ({"seed": 1}, {"order": "stream"}, {"batch_size": 8}, {"workers": 2}):
+        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).twin != one
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("batch_size", 0), ("workers", -1), ("cores", 0), ("order", "shuffled"), ("seed", 1.5)]
+    ("field", "value"),
+    [
+        ("batch_size", 0),
+        ("workers", -1),
+        ("cores", 0),
+        ("order", "shuffled"),
+        ("seed", 1.5),
+        ("memory_fraction", 0.5),
+        ("consumer_ms", -1.0),
+        ("consumer_ms", float("nan")),
+    ],
 )
 def test_what_cannot_be_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):

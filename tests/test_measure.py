@@ -75,6 +75,24 @@ def test_no_bias_where_an_epoch_ends_in_a_short_fetch(batches: int, fetches: int
     assert rate(trace) == pytest.approx(64 / batch_s, rel=1e-3)
 
 
+@given(st.floats(0.001, 5), st.floats(0, 5))
+def test_waiting_is_what_the_consumer_did_not_take(pause: float, consumer_s: float) -> None:
+    """A loader that makes each batch when it is asked for keeps the consumer waiting for just as long."""
+    clock = Clock([pause] * 10_000)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    trace = measure(clock, TIMING, clock, epoch_rows=640_000, consumer_s=consumer_s, sleep=sleep)
+    assert trace.waiting_s / trace.seconds == pytest.approx(pause / (pause + consumer_s), rel=1e-3)
+    assert rate(trace) == pytest.approx(64 / (pause + consumer_s), rel=1e-3)
+
+
+def test_a_clock_that_goes_back_is_not_believed() -> None:
+    with pytest.raises(ValueError, match="the clock went back by 5 s"):
+        Clock([1.0] * 100 + [-5.0] + [1.0] * 1000).measure()
+
+
 def test_warm_up_is_not_counted() -> None:
     trace = Clock([25.0, 10.0] + [1.0] * 1000).measure()
     assert rate(trace) == 64

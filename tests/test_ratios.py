@@ -1,5 +1,7 @@
 """Ratios are of rows that were measured in the same repeat."""
 
+import pytest
+
 from analysis import ratios
 from harness.condition import Condition, Timing, expand
 from harness.results import Measurement
@@ -21,13 +23,14 @@ def test_they_are_taken_within_a_repeat() -> None:
     ]
     ours, theirs = {"loader": "native_zarr_shuffled"}, {"loader": "annbatch", "batch_size": 64}
     assert ratios.ratios(measured, ours, theirs) == [(300, 100), (400, 200)]
-    table = ratios.markdown(measured)
+    table = ratios.markdown("native", measured)
     assert "| annbatch's zarr, batch 64: native / annbatch | 350 | 150 | 2.5 (2.0 to 3.0) | 2 |" in table
     assert "| annbatch's zarr, batch 4096: native / annbatch | – | – | not measured | 0 |" in table
 
 
-def test_the_grid_measures_all_that_is_compared() -> None:
-    conditions = expand("native", "d").conditions
-    for name, *sides in ratios.compared():
+@pytest.mark.parametrize("grid", ratios.COMPARED)
+def test_the_grid_measures_all_that_is_compared(grid: str) -> None:
+    conditions = expand(grid, "d").conditions
+    for name, *sides in ratios.COMPARED[grid]():
         for side in sides:
             assert any(ratios.fits(condition, side) for condition in conditions), name

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
-from analysis import guarantees, ratios
+import pytest
+
+from analysis import demand, guarantees, ratios
 from harness import results
 from harness.host import ROOT
 
@@ -20,9 +22,15 @@ def test_the_table_is_the_committed_one() -> None:
     assert table.read_text().rstrip() in README
 
 
-def test_the_ratios_are_of_the_committed_measurements() -> None:
-    (measured,) = ROOT.glob("results/*/native.jsonl")
-    assert ratios.markdown(results.read(measured)) in README
+@pytest.mark.parametrize("grid", ratios.COMPARED)
+def test_the_ratios_are_of_the_committed_measurements(grid: str) -> None:
+    (measured,) = ROOT.glob(f"results/*/{grid}.jsonl")
+    assert ratios.markdown(grid, results.read(measured)) in README
+
+
+def test_who_keeps_up_is_of_the_committed_measurements() -> None:
+    (measured,) = ROOT.glob("results/*/loaders.jsonl")
+    assert demand.markdown(results.read(measured)) in README
 
 
 def test_the_loaders_guarantees_are_those_the_contract_tests_assert() -> None:

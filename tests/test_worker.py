@@ -8,11 +8,12 @@ import psutil
 import pytest
 
 import loaders
-from harness import pagecache, results, runner
+from harness import catalogue, pagecache, results, runner
 from harness.condition import Condition, Grid, Timing
 from harness.dataset import Dataset
+from harness.errors import UserError
 from harness.results import Measurement
-from tests import toys
+from tests import tiny, toys
 from tests.conftest import program
 
 TIMING = Timing(warmup_s=0.05, measure_s=0.2, timeout_s=30, order_s=0.1)
@@ -23,12 +24,18 @@ def measure(monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path) 
     # Not every library's files with those of the set: tests/test_bench.py drops all caches.
     monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
 
-    def one(toy: str, timing: Timing = TIMING, outputs: Sequence[str] = ("csr",)) -> Measurement:
+    def one(
+        toy: str,
+        timing: Timing = TIMING,
+        outputs: Sequence[str] = ("csr",),
+        dataset: Dataset = tiny_set,
+        **fields: object,
+    ) -> Measurement:
         """The first of the outputs, in a grid of them all."""
         monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{toy}")
-        conditions = tuple(Condition(dataset="tiny", loader="toy", output=output) for output in outputs)
+        conditions = tuple(Condition(dataset="tiny", loader="toy", output=output, **fields) for output in outputs)
         grid = Grid(name="g", title="", timing=timing, conditions=conditions)
-        return runner.measure_one(grid, tiny_set, runner.Task(conditions[0], 0), {}, tmp_path, toys.QUIET)
+        return runner.measure_one(grid, dataset, runner.Task(conditions[0], 0), {}, tmp_path, toys.QUIET)
 
     return one
 
@@ -67,6 +74,26 @@ def test_misbehaviour_is_a_row_with_a_reason(
     assert m.status == status
     assert m.reason.startswith(reason)
     assert m.rows is m.seconds is m.cpu_s is m.peak_rss_bytes is None
+
+
+def test_the_emulated_consumer_takes_its_time(measure: Callable[..., Measurement]) -> None:
+    m = measure("Toy", consumer_ms=20.0)
+    assert m.status == "ok"
+    assert m.rows <= 2 * (m.seconds / 0.02 + 1)
+    assert 0 < m.waiting_s < m.seconds
+
+
+def test_files_that_change_while_they_are_read(measure: Callable[..., Measurement], tmp_path: Path) -> None:
+    """The row is not published, and the run ends before the next."""
+    dataset = catalogue.load(str(tiny.write(tmp_path / "set")))
+    m = measure("Replacing", dataset=dataset)
+    assert (m.status, m.reason) == ("failed", "its files were replaced while they were read; start again")
+    assert m.rows is None
+    grid = Grid(name="g", title="", timing=TIMING, conditions=(m.condition,))
+    tasks = [runner.Task(m.condition, repeat) for repeat in range(2)]
+    with pytest.raises(UserError, match="were replaced while they were measured"):
+        runner.run(grid, dataset, tasks, {}, tmp_path / "g.jsonl", toys.QUIET)
+    assert len(results.read(tmp_path / "g.jsonl")) == 1
 
 
 def test_what_a_library_prints_does_not_disturb(measure: Callable[..., Measurement]) -> None:

@@ -84,6 +84,38 @@ class Hanging(Toy):
         time.sleep(3600)
 
 
+class Hungry(Toy):
+    """Holds 8 MB more with every batch but an epoch's first ten."""
+
+    def epoch(self, index):
+        held = []
+        for i, batch in enumerate(super().epoch(index)):
+            held += [np.ones(1_000_000)] if i >= 10 else []
+            yield batch
+
+
+class Mapping(Toy):
+    """Reads the data set's first file again and again, through a map of it."""
+
+    @classmethod
+    def open(cls, dataset, path, condition, *, rows):
+        toy = cls()
+        toy.path = dataset.paths[0]
+        toy.pages = np.memmap(toy.path, np.uint8, "r")[::4096]
+        return toy
+
+    def act(self):
+        self.pages.sum()
+
+
+class Replacing(Mapping):
+    """Touches the file it reads."""
+
+    def act(self):
+        os.utime(self.path)
+        time.sleep(0.001)
+
+
 class Chatty(Toy):
     """Prints to standard output, by Python and past it."""
 

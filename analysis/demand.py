@@ -1,0 +1,51 @@
+"""Would the accelerator wait? What models were published to take, against what loaders were measured to give.
+
+    python -m analysis.demand results/MACHINE/loaders.jsonl
+
+The models' numbers are from the papers and were taken on other machines (results/published/model_demand.csv names the
+source of each). annbatch's Figure 1b shows more models, as bars without numbers; they are left out.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness import host, results
+from harness.results import Measurement
+
+PUBLISHED = host.ROOT / "results" / "published" / "model_demand.csv"
+ORACLE = "reference"
+
+
+def rates(measurements: Sequence[Measurement]) -> pd.Series:
+    """Median cells/s over the repeats of each (output, loader) in random order, of its fastest setting."""
+    rows = [
+        (m.condition.output, m.condition.loader, m.condition.knobs, m.cells_per_s)
+        for m in measurements
+        if m.status == "ok" and m.condition.order == "random" and m.condition.loader != ORACLE
+    ]
+    frame = pd.DataFrame(rows, columns=["output", "loader", "knobs", "cells_per_s"])
+    medians = frame.groupby(["output", "loader", "knobs"])["cells_per_s"].median()
+    return medians.groupby(["output", "loader"]).max()
+
+
+def markdown(measurements: Sequence[Measurement]) -> str:
+    """A line a model and output: which loaders keep up with it, and which do not."""
+    measured = rates(measurements)
+    lines = ["| model | on | cells/s | output | keep up | do not |", "| --- | --- | ---: | --- | --- | --- |"]
+    for model in pd.read_csv(PUBLISHED).itertuples():
+        for output in np.unique(measured.index.get_level_values("output")):
+            mine = measured[output].sort_values(ascending=False)
+            keeps = mine >= model.cells_per_s
+            names = [", ".join(f"`{name}`" for name in mine[side].index) or "none" for side in (keeps, ~keeps)]
+            lines.append(
+                f"| {model.model} | {model.accelerators} | {model.cells_per_s:,} | {output} | {names[0]} | {names[1]} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(results.read(Path(sys.argv[1]))), end="")

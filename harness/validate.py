@@ -1,0 +1,78 @@
+"""What cannot be, in records that read well: lines that were edited, or made by a harness that is broken."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from harness import results
+from harness.errors import UserError
+from harness.results import Conversion, Measurement
+from harness.runner import COLD_AT_MOST
+
+CPU_SLACK = 1.02  # clocks of processor time and of the wall are read one after the other
+CPU_SLACK_S = 0.1
+CLOCKS_APART = timedelta(days=1)  # of two machines
+
+
+def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
+    """(file, line, what is wrong) of all records below the folder.
+
+    UserError for a line that is no record, or where there are none.
+    """
+    paths = sorted(folder.rglob("*.jsonl"))
+    if not paths:
+        raise UserError(f"{folder} holds no results (*.jsonl).")
+    for path in paths:
+        is_conversions = path.name == results.CONVERSIONS
+        records = results.read(path, Conversion if is_conversions else Measurement)
+        for line, record in enumerate(records, start=1):
+            found = of_conversion(record) if is_conversions else of_measurement(record)
+            yield from ((path, line, what) for what in [*found, *_of_provenance(record.provenance)])
+
+
+def of_measurement(m: Measurement) -> list[str]:
+    """What cannot be of one row."""
+    if m.status != "ok":
+        named = ("rows", "seconds", "windows", "fetches")
+        found = [f"it is {m.status}, and yet has {name}" for name in named if getattr(m, name)]
+        return found + ([] if m.reason else [f"it is {m.status} for no reason"])
+    found = []
+    if m.seconds < m.timing.measure_s:
+        found.append(f"its window of {m.seconds:g} s is shorter than the {m.timing.measure_s:g} s asked for")
+    if m.condition.cache != "warm" and (m.resident_before or 0) > COLD_AT_MOST:
+        found.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")
+    if m.condition.cache == "bounded" and not m.provenance.get("bound"):
+        found.append("it was to be bounded, and nothing says by what")
+    cores = m.condition.cores or m.provenance.get("cores")
+    if m.cpu_s and cores and m.cpu_s > cores * m.seconds * CPU_SLACK + CPU_SLACK_S:
+        found.append(f"{m.cpu_s:.1f} s of processor time in {m.seconds:.1f} s are more than {cores} core(s) have")
+    if m.windows is not None and (len(m.windows) != int(m.seconds) or sum(m.windows) > m.rows):
+        found.append("the rows of its seconds are not those of its window")
+    if m.waiting_s is not None and not 0 <= m.waiting_s <= m.seconds:
+        found.append(f"it waited {m.waiting_s:g} s of {m.seconds:g}")
+    for name in ("resident_before", "resident_after"):
+        share = getattr(m, name)
+        if share is not None and not 0 <= share <= 1:
+            found.append(f"{name} is {share:g}, which is no share")
+    for name in ("open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "peak_rss_bytes"):
+        if (getattr(m, name) or 0) < 0:
+            found.append(f"{name} is below 0")
+    return found
+
+
+def of_conversion(c: Conversion) -> list[str]:
+    """What cannot be of one record of a store."""
+    if c.status != "ok":
+        return [] if c.reason else [f"it is {c.status} for no reason"]
+    if not (c.seconds and c.seconds > 0 and c.provenance.get("store_bytes")):
+        return ["it is ok, yet without seconds or bytes"]
+    return []
+
+
+def _of_provenance(facts: dict) -> list[str]:
+    found = [f"nothing says of its {name}" for name in ("utc", "machine", "dataset_fingerprint") if not facts.get(name)]
+    if not found:
+        made = datetime.fromisoformat(facts["utc"])
+        if made > datetime.now(UTC) + CLOCKS_APART:
+            found.append(f"it was made in the future, {facts['utc']}")
+    return found

@@ -1,0 +1,25 @@
+"""Who keeps up is said of the fastest setting in random order."""
+
+from analysis import demand
+from harness.condition import Condition, Timing
+from harness.results import Measurement
+
+
+def row(loader: str, rows: int, **fields: object) -> Measurement:
+    condition = Condition(dataset="d", loader=loader, **fields)
+    return Measurement(condition=condition, timing=Timing(), repeat=0, status="ok", rows=rows, seconds=1.0)
+
+
+def test_who_keeps_up() -> None:
+    measured = [
+        row("native", 50_000),
+        row("annloader", 700),
+        row("slaf", 500),
+        row("slaf", 1_000, knobs=(("n_scanners", 4),)),
+        row("stream", 10**6, order="stream"),
+        row("reference", 10**6),
+    ]
+    lines = demand.markdown(measured).splitlines()
+    assert len(lines) == 2 + 4
+    assert lines[2].endswith("| 640 | csr | `native`, `slaf`, `annloader` | none |")
+    assert lines[5].endswith("| 31,900 | csr | `native` | `slaf`, `annloader` |")
