@@ -17,7 +17,7 @@ from harness.condition import Condition, Timing
 from harness.results import Measurement
 
 PLAIN_EVERY_S = 30.0  # a sign of life where there is no terminal
-PLAIN_WIDTH = 170
+PLAIN_WIDTH = 200
 
 
 def console() -> Console:
