@@ -56,7 +56,8 @@ def bars(frame: pd.DataFrame, dataset: str) -> Figure | None:
             ax.text(rate * 1.1, i, f"{rate:,.0f}", va="center", fontsize=7)
         ax.set_title(output)
         ax.set_xlabel("cells/s")
-    handles = [Patch(color=colour, label=order) for order, colour in ORDER_COLOURS.items()]
+    drawn = {order: colour for order, colour in ORDER_COLOURS.items() if (frame["order"] == order).any()}
+    handles = [Patch(color=colour, label=order) for order, colour in drawn.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(f"Loaders on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
     return figure
