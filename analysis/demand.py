@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from analysis.report import ORACLE
 from harness import host, results
 from harness.results import Measurement
 
 PUBLISHED = host.ROOT / "results" / "published" / "model_demand.csv"
-ORACLE = "reference"
 
 
 def rates(measurements: Sequence[Measurement]) -> pd.Series:
