@@ -6,7 +6,7 @@ from typing import Any
 
 from harness import cgroup, pagecache
 from harness.condition import Condition
-from harness.spawn import Bound, Told, spawn
+from harness.spawn import Pause, Told, spawn
 
 
 def spawn_bounded(
@@ -28,9 +28,12 @@ def spawn_bounded(
             nonlocal said
             pagecache.evict(files)
             said = {"kind": group.kind, "held_bytes": held_bytes, "limit_bytes": held_bytes + cache_bytes}
-            group.limit(said["limit_bytes"])
+            try:
+                group.limit(said["limit_bytes"])
+            except OSError as error:
+                raise OSError(f"its memory could not be bounded: {error}") from error
 
-        outcome = spawn(job, condition.cores, timeout_s, told, Bound(group, begin))
+        outcome = spawn(job, condition.cores, timeout_s, told, Pause(begin, group))
     if outcome["status"] == "out of memory" and said is None:
         outcome |= {"status": "failed", "reason": "the system ran out of memory before there was a limit"}
     elif outcome["status"] == "out of memory":

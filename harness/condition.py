@@ -27,6 +27,7 @@ class Condition:
     """Everything that may change a number, and nothing else.
 
     Units: `batch_size` in cells; `workers` in processes (0: the measuring process itself loads);
+    `processes`: measured at the same time, each with a loader of its own and an order of its own, added up;
     `cores` limits CPU affinity and every thread pool (None: all there are). `cache`: "cold" begins with none of the
     store in the page cache, "warm" with all of it; "bounded" begins with none and never has more than the share
     `memory_fraction` (a quarter, if nothing is said) of it there, beside what the process itself needs.
@@ -39,6 +40,7 @@ class Condition:
     order: Literal["stream", "random"] = "random"
     batch_size: int = 64
     workers: int = 0
+    processes: int = 1
     cores: int | None = None
     output: Literal["csr", "dense"] = "csr"
     cache: Literal["cold", "warm", "bounded"] = "cold"
@@ -59,7 +61,7 @@ class Condition:
             raise ValueError(f"memory_fraction is {self.memory_fraction!r}, not a share above 0 and up to 1")
         if not 0 <= self.consumer_ms < float("inf"):
             raise ValueError(f"consumer_ms is {self.consumer_ms!r}, not milliseconds from 0 up")
-        for name, least in (("batch_size", 1), ("workers", 0), ("seed", 0), ("cores", 1)):
+        for name, least in (("batch_size", 1), ("workers", 0), ("processes", 1), ("seed", 0), ("cores", 1)):
             value = getattr(self, name)
             if value is None and name == "cores":
                 continue
@@ -75,8 +77,8 @@ class Condition:
 
     @property
     def twin(self) -> "Condition":
-        """The same with CSR output, a cold cache and no consumer, which has the same cells in the same order."""
-        return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0)
+        """The same with CSR output, a cold cache, alone and without a consumer: its cells come in the same order."""
+        return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0, processes=1)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"knobs": dict(self.knobs)}
@@ -98,7 +100,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds: warm-up, window, longest life of a worker, and time for recording the order after the window."""
+    """Seconds: warm-up, window, longest life of a worker, and time for recording the order after the window (0: it is
+    not recorded)."""
 
     warmup_s: float = 30.0
     measure_s: float = 120.0
@@ -107,18 +110,23 @@ class Timing:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            if not getattr(self, f.name) > 0 and f.name != "warmup_s":
-                raise ValueError(f"{f.name} is {getattr(self, f.name)!r}, not a positive number of seconds")
+            seconds = getattr(self, f.name)
+            if not (seconds > 0 or (seconds == 0 and f.name in ("warmup_s", "order_s"))):
+                raise ValueError(f"{f.name} is {seconds!r}, not a positive number of seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The conditions of one figure or table."""
+    """The conditions of one figure or table.
+
+    axis: the column of the table over which its lines are drawn, where it is a grid of scaling.
+    """
 
     name: str
     title: str
     timing: Timing
     conditions: tuple[Condition, ...]
+    axis: str | None = None
 
 
 @cache
@@ -143,7 +151,12 @@ def expand(name: str, dataset: str) -> Grid:
         timing = Timing(**table.get("timing", {}))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{GRIDS.name}, table [{name}]: {error}.") from error
-    return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions))
+    return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions), axis=table.get("axis"))
+
+
+def datasets(name: str) -> tuple[str, ...]:
+    """The data sets that a grid compares; () for one that takes any."""
+    return tuple(_grids().get(name, {}).get("datasets", ()))
 
 
 def _product(axes: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ class Trace:
     rows: cells delivered after the first edge, up to and with the batch at the last; seconds between the edges;
     windows: the rows of each whole second of it, for diagnosis; waiting_s: of those seconds, what was spent waiting for
     the next batch; first_batch_s: from asking for the first epoch to its first batch; epochs: how many times the
-    window began the data anew; begun, ended: what `probe` said at the two edges.
+    window began the data anew; start_s: what the clock said at the first edge; begun, ended: what `probe` said at the
+    two edges.
     """
 
     rows: int
@@ -35,6 +36,7 @@ class Trace:
     waiting_s: float
     first_batch_s: float
     epochs: int
+    start_s: float
     begun: Any = None
     ended: Any = None
 
@@ -104,6 +106,7 @@ def measure(
                         waiting_s=waiting,
                         first_batch_s=first - start,
                         epochs=epochs,
+                        start_s=begin,
                         begun=begun,
                         ended=probe(),
                     )

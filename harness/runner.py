@@ -19,6 +19,7 @@ from harness.prepare import store_files, store_path
 from harness.provenance import provenance
 from harness.results import Measurement
 from harness.spawn import spawn
+from harness.together import spawn_together
 
 COLD_AT_MOST = 0.01  # share of a store that may be resident when a cold condition begins
 
@@ -112,7 +113,8 @@ def measure_one(
         return Measurement(**known, status="failed", reason=reason)
     order = results.order_path(folder, condition, dataset.fingerprint)
     # The first repeat records anew, so that it is of this very code; where the grid has its twin, that does so.
-    has_order = (task.repeat and order.exists()) or (condition != condition.twin and condition.twin in grid.conditions)
+    by_twin = condition != condition.twin and condition.twin in grid.conditions
+    has_order = (task.repeat and order.exists()) or by_twin or not grid.timing.order_s
     job = {
         "task": "measure",
         "loader": condition.loader,
@@ -124,12 +126,14 @@ def measure_one(
         "timing": asdict(grid.timing),
         "order_path": None if has_order else str(order.resolve()),
     }
-    if condition.cache == "bounded":
+    if condition.processes > 1:
+        outcome = spawn_together(job, condition, grid.timing.timeout_s, display.phase)
+    elif condition.cache == "bounded":
         outcome = spawn_bounded(job, condition, files, grid.timing.timeout_s, display.phase)
         known["provenance"]["bound"] = outcome.pop("bound")
     else:
         outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
-    log = outcome.pop("log")
+    log, _ = outcome.pop("log"), outcome.pop("edges_s", None)
     if outcome["status"] in ("failed", "timeout") and log:
         (folder / "logs").mkdir(exist_ok=True)
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(log)

@@ -21,16 +21,16 @@ Told = Callable[[str, int, float], None]
 """What a worker says of its progress is passed to: (phase, cells, seconds)."""
 
 
-class Bound(NamedTuple):
-    """group: which the worker is put in. begin: called with the bytes it holds once its buffers are full; the worker
-    goes on when that returns."""
+class Pause(NamedTuple):
+    """For a worker that waits before it measures. begin: called, once it is ready, with the bytes that it holds; the
+    worker goes on when that returns, and is ended by an OSError of it. group: which the worker is put in."""
 
-    group: Group
     begin: Callable[[int], None]
+    group: Group | None = None
 
 
 def spawn(
-    job: dict[str, Any], cores: int | None, timeout_s: float | None, told: Told, bound: Bound | None = None
+    job: dict[str, Any], cores: int | None, timeout_s: float | None, told: Told, pause: Pause | None = None
 ) -> dict[str, Any]:
     """Gives the job to a fresh worker and returns its result; one that it did not give is "failed" or "timeout".
 
@@ -52,9 +52,9 @@ def spawn(
         )
         try:
             with suppress(BrokenPipeError):  # a worker that is gone already says so by its exit code
-                if bound:
-                    bound.group.add(worker.pid)
-                _tell(worker, json.dumps(job), last=bound is None)
+                if pause and pause.group:
+                    pause.group.add(worker.pid)
+                _tell(worker, json.dumps(job), last=pause is None)
             for line in lines_until(worker.stdout, deadline):
                 message = parse(line)
                 if message is None:
@@ -62,11 +62,11 @@ def spawn(
                     break
                 result = message.get("result", result)
                 trouble = message.get("order_trouble", trouble)
-                if "held_bytes" in message:
+                if "ready" in message:
                     try:
-                        bound.begin(message["held_bytes"])
+                        pause.begin(message["ready"])
                     except OSError as error:
-                        trouble = f"its memory could not be bounded: {error}"
+                        trouble = str(error)
                         break
                     with suppress(BrokenPipeError):
                         _tell(worker, "go on", last=True)
@@ -86,7 +86,9 @@ def spawn(
     if result is None:
         result = {"status": "failed"}
         trouble = trouble or death(status, text)
-    if bound and result["status"] == "failed" and bound.group.has_killed():  # it, or a process that it had started
+    if (
+        pause and pause.group and result["status"] == "failed" and pause.group.has_killed()
+    ):  # it, or a process that it had started
         result, trouble = {"status": "out of memory"}, None
     return {"reason": trouble} | result | {"log": text}
 
@@ -109,7 +111,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
         message = json.loads(line)
     except ValueError:  # not JSON, or not even text
         return None
-    known = {"result", "order_trouble", "phase", "held_bytes"}
+    known = {"result", "order_trouble", "phase", "ready"}
     return message if isinstance(message, dict) and known & set(message) else None
 
 

@@ -2,8 +2,8 @@
 
     python -m harness.worker < job
 
-It imports one adapter, and may be another environment's Python. Where memory is to be bounded it says what it holds
-once its buffers are full, and goes on when it is told so.
+It imports one adapter, and may be another environment's Python. Where memory is to be bounded, or others are to be
+measured at the same time, it says that it is ready and what it holds, and goes on when it is told so.
 """
 
 import json
@@ -35,7 +35,7 @@ def main() -> None:
     say = _private_output()
     job = json.loads(sys.stdin.readline())
     try:
-        result = {"convert": convert, "weigh": weigh, "measure": run}[job["task"]](job, say)
+        result = {"convert": convert, "ceiling": ceiling, "weigh": weigh, "measure": run}[job["task"]](job, say)
     except Incompatible as reason:
         result = {"status": "skipped", "reason": f"{job['loader']} cannot honour this condition: {reason}"}
     except Exception as error:
@@ -68,6 +68,13 @@ def convert(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     return {"status": "ok", "seconds": time.perf_counter() - start, "peak_rss_bytes": host.peak_rss_bytes()}
 
 
+def ceiling(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
+    """What decoding and copying alone would allow, by the loader's own account of its store."""
+    limit_cores(job["cores"])
+    dataset = Dataset.from_dict(job["dataset"])
+    return {"status": "ok", **loaders.load(job["adapter"]).ceiling(dataset, Path(job["store"]), job["seconds"])}
+
+
 def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     """Opens the loader and measures it; returns a Measurement's own fields."""
     condition, timing = Condition.from_dict(job["condition"]), Timing(**job["timing"])
@@ -85,7 +92,10 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
         if condition.cache == "bounded":
             say({"phase": "fill", "rows": 0, "seconds": 0.0})
             # Until a third buffer is begun: by then it holds what it goes on holding.
-            say({"held_bytes": held_at_most(loader, job["files"], lambda rows, seconds: rows > 2 * period_rows)})
+            say({"ready": held_at_most(loader, job["files"], lambda rows, seconds: rows > 2 * period_rows)})
+            sys.stdin.readline()
+        elif condition.processes > 1:
+            say({"ready": host.held_bytes(job["files"])})
             sys.stdin.readline()
         trace = measure(
             loader,
@@ -103,7 +113,7 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     finally:
         loader.close()
     values = asdict(trace)
-    begun, ended = values.pop("begun"), values.pop("ended")
+    begun, ended, start_s = values.pop("begun"), values.pop("ended"), values.pop("start_s")
     read = (
         None
         if ended.disk_read_bytes is None or begun.disk_read_bytes is None
@@ -111,6 +121,7 @@ def run(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
     )
     return {
         **values,
+        "edges_s": (start_s, start_s + trace.seconds),
         "status": "ok",
         "marks": dict(loader.broken(condition)),
         "open_s": open_s,
@@ -135,14 +146,19 @@ def weigh(job: dict[str, Any], say: Callable[[dict], None]) -> dict[str, Any]:
 def open_loader(job: dict[str, Any], condition: Condition, say: Callable[[dict], None]) -> tuple[Any, float]:
     """(the loader without row ids, on no more cores than the condition says; the seconds that opening took)."""
     if condition.cores:
-        if condition.cores > host.available_cores():
-            raise Incompatible(f"it asks for {condition.cores} cores, and there are {host.available_cores()}")
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: condition.cores])
+        limit_cores(condition.cores)
     say({"phase": "open", "rows": 0, "seconds": 0.0})
     adapter = loaders.load(job["adapter"])
     start = time.perf_counter()
     loader = adapter.open(Dataset.from_dict(job["dataset"]), Path(job["store"]), condition, rows=False)
     return loader, time.perf_counter() - start
+
+
+def limit_cores(cores: int) -> None:
+    """Leaves this process so many of the cores it may run on; Incompatible where there are fewer."""
+    if cores > host.available_cores():
+        raise Incompatible(f"it asks for {cores} cores, and there are {host.available_cores()}")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def held_at_most(loader: Any, files: list[str], enough: Callable[[int, float], bool]) -> int:

@@ -231,3 +231,21 @@ def test_rows_are_appended_before_the_next_begins(
     runner.run(grid, tiny_set, runner.missing(grid, tiny_set, [], 1, False), {}, path, display)
     assert lines == [0, 1]
     assert len(results.read(path)) == 2
+
+
+def test_processes_are_measured_together(measure: Callable[..., Measurement]) -> None:
+    """A batch of two cells a millisecond, at most, in each of three."""
+    alone, three = (measure("Toy", processes=n) for n in (1, 3))
+    assert (three.status, three.reason) == ("ok", None)
+    assert three.fetches == three.rows / 2
+    assert alone.cells_per_s < three.cells_per_s < 3 * 2_000
+    assert three.peak_rss_bytes > 2 * alone.peak_rss_bytes
+    assert three.seconds >= 0.2
+    assert three.windows is None
+    assert Measurement.from_json(three.to_json()) == three
+
+
+@pytest.mark.parametrize("toy", ["Declining", "Killed"])
+def test_one_process_that_fails_says_why_for_all(measure: Callable[..., Measurement], toy: str) -> None:
+    alone, two = (measure(toy, processes=n) for n in (1, 2))
+    assert (two.status, two.reason) == (alone.status, alone.reason)
