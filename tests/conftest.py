@@ -92,3 +92,15 @@ def skip_unless_available(name: str) -> None:
         pytest.skip(reason)
     if environment := interpreter.own(name):
         pytest.skip(f"the Python of {environment} tests it: test_interpreter.py")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 20 MB, where this user may mount one."""
+    where = tmp_path / "data"
+    where.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(where)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("this user may not mount a small disk")
+    yield where
+    subprocess.run(["umount", str(where)], check=True)

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import anndata as ad
@@ -160,18 +160,6 @@ def test_a_malformed_line_stops_the_run_before_it_begins(harness: Run, tmp_path:
     refused(harness("bench", "--dataset", tiny_folder, "--grid", "smoke"), "smoke.jsonl, line 1 is not a measurement")
     refused(harness("status"), "smoke.jsonl, line 1 is not a measurement")
     assert path.read_text() == '{"half": \n'
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 20 MB, where this user may mount one."""
-    where = tmp_path / "data"
-    where.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(where)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("this user may not mount a small disk")
-    yield where
-    subprocess.run(["umount", str(where)], check=True)
 
 
 def test_a_disk_too_small_for_the_data(harness: Run, small_disk: Path) -> None:

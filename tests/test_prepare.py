@@ -12,7 +12,6 @@ from harness import prepare, results
 from harness.dataset import Dataset
 from harness.results import Conversion
 from tests.conftest import program
-from tests.test_bad_input import small_disk  # noqa: F401 - a fixture
 
 Use = Callable[[str], None]
 

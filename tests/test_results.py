@@ -1,5 +1,6 @@
 """Lines are whole, appended, and never silently dropped."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -87,3 +88,21 @@ def test_a_folder_is_held_by_one_run_at_a_time(tmp_path: Path) -> None:
         pass
     with results.lock(tmp_path):
         pass
+
+
+def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
+    path = small_disk / "g.jsonl"
+    written = [measurement(repeat=i) for i in range(3)]
+    for m in written:
+        append(path, m)
+    before = path.read_bytes()
+    with (small_disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+        while True:
+            rest.write(bytes(4096))
+    with pytest.raises(UserError, match=r"could not be written: .*Every earlier line of it is whole"):
+        append(path, measurement(status="failed", reason="x" * 8192))
+    assert path.read_bytes() == before
+    assert read(path) == written
+    (small_disk / "rest").unlink()
+    append(path, measurement(repeat=3))
+    assert len(read(path)) == 4
