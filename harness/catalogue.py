@@ -42,6 +42,9 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
         paths = find_files(spec)
         name = paths[0].stem if len(paths) == 1 else paths[0].parent.name
         return inspect(name, paths, labels)
+    if "repeated" in entry:
+        once = load(entry["repeated"]["dataset"], labels, progress)
+        return inspect(spec, once.paths * entry["repeated"]["times"], labels or entry["labels"])
     if "synthetic" in entry:
         from harness import synthetic  # brings numba and pandas
 

@@ -41,18 +41,29 @@ CELL_BYTES = 3_900  # on disk, with labels
 GZIP_LEVEL = 4  # h5py's, and so anndata's, default
 
 
-def generate(folder: Path, *, n_cells: int, seed: int, progress: Callable[[int, int], None] | None = None) -> None:
+def generate(
+    folder: Path,
+    *,
+    n_cells: int,
+    seed: int,
+    transcripts: int = TRANSCRIPTS,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
     """Writes plate1.h5ad to plate14.h5ad into `folder`, unless they are there with these parameters.
 
-    The folder appears only when it is whole; a run that was cut short keeps its finished plates aside.
+    transcripts: of a cell, on average. The folder appears only when it is whole; a run that was cut short keeps its
+    finished plates aside.
     """
     recipe = {"recipe": RECIPE, "n_cells": n_cells, "seed": seed}
+    if transcripts != TRANSCRIPTS:
+        recipe["transcripts"] = transcripts
     if _recipe_of(folder) == recipe:
         return
     aside = folder.with_name(folder.name + ".partial")
     folder.parent.mkdir(parents=True, exist_ok=True)
     resumed = _recipe_of(aside) == recipe
-    needed = n_cells * CELL_BYTES - sum(path.stat().st_size for path in aside.glob("*.h5ad") if resumed)
+    had = sum(path.stat().st_size for path in aside.glob("*.h5ad") if resumed)
+    needed = n_cells * CELL_BYTES * transcripts // TRANSCRIPTS - had
     free = shutil.disk_usage(folder.parent).free
     if needed > free:
         raise UserError(
@@ -62,7 +73,7 @@ def generate(folder: Path, *, n_cells: int, seed: int, progress: Callable[[int, 
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         (aside / "recipe.json").write_text(json.dumps(recipe))
-    design = Design(n_cells, seed)
+    design = Design(n_cells, seed, transcripts)
     done = 0
     with ThreadPoolExecutor(available_cores()) as pool:
         for plate in range(PLATES):
@@ -86,11 +97,11 @@ def _recipe_of(folder: Path) -> dict | None:
 
 
 class Design:
-    """Which cells the plates hold and which genes respond to what: a function of (n_cells, seed)."""
+    """Which cells the plates hold and which genes respond to what: a function of its arguments."""
 
-    def __init__(self, n_cells: int, seed: int) -> None:
+    def __init__(self, n_cells: int, seed: int, transcripts: int = TRANSCRIPTS) -> None:
         rng = np.random.default_rng([seed, PLATES])
-        self.seed = seed
+        self.seed, self.transcripts = seed, transcripts
         self.plate_sizes = _largest_remainder(_shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), n_cells)
         # A drug's doses lie on three plates: the drug in place i has them on plates i, i + 5 and i + 10.
         drugs = rng.permutation(DRUGS)
@@ -120,7 +131,7 @@ class Design:
         wells = self.wells[plate]
         well = np.repeat(wells, rng.multinomial(n, rng.dirichlet(np.full(len(wells), 20.0))))
         spread = TRANSCRIPTS_SPREAD
-        transcripts = TRANSCRIPTS * np.exp(rng.normal(-spread * spread / 2, spread, n))
+        transcripts = self.transcripts * np.exp(rng.normal(-spread * spread / 2, spread, n))
         return pd.DataFrame(
             {
                 "drug": well // len(DOSES_UM),
