@@ -1,7 +1,8 @@
-# make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, CONSUMER_MS=, RETRY=1)
+# make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, CONSUMER_MS=, RETRY=1, RESULTS=)
 # make test      sets everything up and runs the tests; make test-slow those that take minutes each
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
+# make ceiling   measures what the disk, decoding and copying allow with no loader at all
 # make status    tells what the results hold
 # make doctor    tells which loaders import, and what this machine allows
 
@@ -21,7 +22,7 @@ flag = $(if $($(1)),--$(2) $($(1)))
 # Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench test test-slow status doctor prepare lock check
+.PHONY: setup bench ceiling test test-slow status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP) $(apart:%=.venvs/%/.setup)
@@ -30,7 +31,10 @@ setup: $(STAMP) $(apart:%=.venvs/%/.setup)
 bench: setup
 	@$(PYTHON) -m harness bench --dataset "$(DATASET)" $(call flag,GRID,grid) $(call flag,LOADERS,loaders) \
 		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels) $(call flag,CONSUMER_MS,consumer-ms) \
-		$(if $(RETRY),--retry)
+		$(call flag,RESULTS,results) $(if $(RETRY),--retry)
+
+ceiling: setup
+	@$(PYTHON) -m harness ceiling --dataset "$(DATASET)" $(call flag,LOADERS,loaders) $(call flag,RESULTS,results)
 
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis.report import ORACLE
+import loaders
 from harness import host, results
 from harness.results import Measurement
 
@@ -25,7 +25,7 @@ def rates(measurements: Sequence[Measurement]) -> pd.Series:
     rows = [
         (m.condition.output, m.condition.loader, m.condition.knobs, m.cells_per_s)
         for m in measurements
-        if m.status == "ok" and m.condition.order == "random" and m.condition.loader != ORACLE
+        if m.status == "ok" and m.condition.order == "random" and not loaders.holds_all(m.condition.loader)
     ]
     frame = pd.DataFrame(rows, columns=["output", "loader", "knobs", "cells_per_s"])
     medians = frame.groupby(["output", "loader", "knobs"])["cells_per_s"].median()

@@ -11,12 +11,12 @@ from scipy.stats import bootstrap
 import loaders
 from analysis import doubts, entropy
 from harness import results
+from harness.ceiling import Ceiling, ceiling_of, roof
 from harness.condition import Condition, Grid
 from harness.dataset import Dataset
 from harness.results import Conversion, Measurement
 from loaders.protocol import UNCONVERTED
 
-ORACLE = "reference"
 CSR_BYTES = 8  # a count: float32 and int32
 BASELINE = "annloader"  # its random order is what the papers compare with
 
@@ -46,13 +46,16 @@ def table(
     dataset: Dataset,
     measurements: Sequence[Measurement],
     conversions: Sequence[Conversion],
+    ceilings: Sequence[Ceiling],
     folder: Path,
 ) -> pd.DataFrame:
     """One row a condition: its parameters, throughput with interval, entropy beside the random ideal, doubts.
 
     folder: of the machine, with its recorded orders. Columns carry their units; nan is "not measured". entropy_bits
     is of the data set's first label; read_per_delivered is bytes from the disk per byte of the cells' counts as CSR,
-    whatever the output; waiting_share of the window is what the consumer waited for batches.
+    whatever the output; start_s: from opening to the first batch; waiting_share of the window is what the consumer
+    waited for batches; ceiling_cells_per_s: the least of what the disk, decoding and copying allow, and binds: which
+    that is; share_of_ceiling: the median of each repeat's own.
     """
     label = dataset.label_names[0] if dataset.label_names else None
     codes = dataset.labels(label) if label else None
@@ -63,7 +66,11 @@ def table(
         if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
     }
     cell_bytes = CSR_BYTES * dataset.nnz / dataset.n_cells
-    table = [_row(c, rows, baseline.get(c.output), cell_bytes) for c, rows in found.items() if rows]
+    table = [
+        _row(c, rows, baseline.get(c.output), cell_bytes) | _under_ceiling(rows, ceilings)
+        for c, rows in found.items()
+        if rows
+    ]
     frame = pd.DataFrame(table)
     frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
@@ -81,6 +88,7 @@ def table(
         for c in conversions
         if c.status == "ok" and c.provenance.get("dataset_fingerprint") == dataset.fingerprint
     }
+    frame["n_cells"], frame["values_per_cell"] = dataset.n_cells, dataset.nnz / dataset.n_cells
     frame["convert_s"] = [made.get(loaders.get(name).store, np.nan) for name in frame["loader"]]
     frame["pays_after_epochs"] = pays_after(frame, dataset.n_cells)
     frame["times_warm"] = [against_warm(condition, found) for condition in frame["condition"]]
@@ -104,7 +112,8 @@ def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
     Against the fastest loader of the same order, output and cache that reads the files as they are, whatever its
     settings; the oracle, which holds all cells in memory, is left out.
     """
-    unconverted = frame[[loaders.get(name).store == UNCONVERTED and name != ORACLE for name in frame["loader"]]]
+    rivals = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED and not loaders.holds_all(name)}
+    unconverted = frame[frame["loader"].isin(rivals)]
     fastest = unconverted.groupby(["output", "order", "cache"])["cells_per_s"].max()
     found = []
     for row in frame.to_dict("records"):
@@ -135,7 +144,9 @@ def _row(
             + ([condition.cache] if condition.cache != "cold" else [])
         ),
         "batch_size": condition.batch_size,
+        "buffer_rows": condition.batch_size * knobs.get("fetch_factor", np.nan),
         "workers": condition.workers,
+        "processes": condition.processes,
         "cores": condition.cores or np.nan,
         "cache": condition.cache,
         "consumer_ms": condition.consumer_ms,
@@ -150,6 +161,7 @@ def _row(
         ),
         "waiting_share": _median(m.waiting_s / m.seconds for m in ok if m.waiting_s is not None),
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
+        "start_s": _median(m.open_s + m.first_batch_s for m in ok if m.open_s is not None),
         "fetches": min((m.fetches for m in ok), default=np.nan),
         "from_memory": any(doubts.mostly_from_memory(m) for m in ok),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
@@ -157,6 +169,16 @@ def _row(
         "reason": None if ok else last.reason,
         "marks": ok[-1].marks if ok else {},
         "doubts": sorted({d for m in ok for d in doubts.of_row(m)}) + doubts.of_repeats(ok),
+    }
+
+
+def _under_ceiling(rows: Sequence[Measurement], ceilings: Sequence[Ceiling]) -> dict[str, object]:
+    roofs = [(m, roof(m, c)) for m in rows if m.status == "ok" and (c := ceiling_of(m, ceilings))]
+    return {
+        "disk_bytes_per_cell": _median(m.disk_read_bytes / m.rows for m in rows if m.disk_read_bytes is not None),
+        "ceiling_cells_per_s": _median(over.cells_per_s for _, over in roofs),
+        "binds": roofs[-1][1].binds if roofs else None,
+        "share_of_ceiling": _median(m.cells_per_s / over.cells_per_s for m, over in roofs),
     }
 
 
@@ -174,9 +196,9 @@ def interval(rates: np.ndarray) -> tuple[float, float]:
 
 
 def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
-    """The table as text, the fastest first; what conversions cost, and the share of a warm cache's speed, only where
-    there is one."""
-    shown = {name: frame[name].notna().any() for name in ("convert_s", "times_warm")}
+    """The table as text, the fastest first; what conversions cost, and the shares of the ceiling and of a warm cache's
+    speed, only where there are any."""
+    shown = {name: frame[name].notna().any() for name in ("convert_s", "times_warm", "share_of_ceiling")}
     shown["consumer_ms"] = frame["consumer_ms"].any()
     return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
 
@@ -224,10 +246,17 @@ def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str
         "memory, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
         "CPU, us/cell": number(row["cpu_us_per_cell"], "{:,.0f}"),
         "disk/CSR": number(row["read_per_delivered"], "{:.2f}"),
+        **({"of ceiling": _ceiling(row)} if shown["share_of_ceiling"] else {}),
         **({"waiting": number(row["waiting_share"], "{:.0%}")} if shown["consumer_ms"] else {}),
         **({"x warm": number(row["times_warm"], "{:.2g}")} if shown["times_warm"] else {}),
         **(costs if shown["convert_s"] else {}),
     }
+
+
+def _ceiling(row: Mapping[str, object]) -> str:
+    if pd.isna(row["share_of_ceiling"]):
+        return "–"
+    return f"{row['share_of_ceiling']:.0%} {row['binds']}"
 
 
 def footnotes(frame: pd.DataFrame) -> list[str]:

@@ -4,26 +4,16 @@ import argparse
 import errno
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
 import loaders
 from harness import catalogue, host, results
-from harness.condition import Grid, expand
-from harness.dataset import Dataset
-from harness.display import Display, bar, console
+from harness.bench import RESULTS, bench, load, prepare_only, prepare_stores
+from harness.ceiling import FILE, described, have_ceilings, measure
+from harness.display import console
 from harness.errors import UserError, unknown
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-# What takes a second to import is imported where it is used, so that a mistake on the command line is told at once.
-
-RESULTS = Path("results")
 
 EXAMPLES = """
 examples:
@@ -31,6 +21,7 @@ examples:
   python -m harness bench --dataset /data/atlas.h5ad --labels donor,cell_type
   python -m harness bench --dataset '/data/plates/*.h5ad' --loaders native,scdataset --repeat 3
   python -m harness prepare tahoe --project my-google-cloud-project
+  python -m harness ceiling --loaders native
   python -m harness status
 """
 
@@ -71,7 +62,15 @@ def parser() -> argparse.ArgumentParser:
         help="obs columns for the entropy, the first for the table (default: categoricals of 2 to 10,000 values)",
     )  # fmt: skip
 
-    verb = verbs.add_parser("bench", parents=[data], help="prepare, measure what is missing, print the table, draw")
+    into = argparse.ArgumentParser(add_help=False)
+    into.add_argument(
+        "--results", type=Path, default=RESULTS / host.machine(), metavar="FOLDER",
+        help="where the records are kept (default: results/ and this machine's name)",
+    )  # fmt: skip
+
+    verb = verbs.add_parser(
+        "bench", parents=[data, into], help="prepare, measure what is missing, print the table, draw"
+    )
     verb.add_argument("--grid", type=_names, metavar="G", help="grids of grids.toml (default: the data set's own)")
     verb.add_argument("--loaders", type=_names, metavar="L", help=f"only these, of {', '.join(loaders.NAMES)}")
     verb.add_argument("--repeat", type=int, default=1, metavar="N", help="processes per condition (default: 1)")
@@ -81,6 +80,12 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     verb.add_argument("--retry", action="store_true", help="measure again what was skipped, failed or timed out")
     verb.set_defaults(run=bench)
+
+    verb = verbs.add_parser(
+        "ceiling", parents=[data, into], help="measure what the disk, decoding and copying allow with no loader at all"
+    )
+    verb.add_argument("--loaders", type=_names, metavar="L", help="of whose stores (default: of each that can be)")
+    verb.set_defaults(run=ceiling)
 
     verb = verbs.add_parser("prepare", help="generate, download or convert a data set, and measure nothing")
     verb.add_argument("dataset", nargs="?", default="tahoe-mini", metavar="D", help="as for bench")
@@ -105,142 +110,24 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def bench(options: argparse.Namespace) -> None:
-    """The main job: data, stores, measurements, table, figures."""
-    if not 0 <= options.consumer_ms < float("inf"):
-        raise UserError(f"--consumer-ms is {options.consumer_ms}; it is milliseconds a batch, from 0 up.")
-    if options.repeat < 1:
-        raise UserError(f"--repeat is {options.repeat}; it counts processes per condition, so at least 1.")
-    for name in options.loaders or ():
-        if name not in loaders.NAMES:
-            raise unknown("loader", name, loaders.NAMES)
-    names = options.grid or catalogue.grids(options.dataset)
-    # What cannot be is found out before a data set is made.
-    measured = {condition.loader for name in names for condition in expand(name, "any").conditions}
-    if options.loaders and not measured & set(options.loaders):
-        raise UserError(f"No condition of {', '.join(names)} is of {', '.join(options.loaders)}.")
+def ceiling(options: argparse.Namespace) -> None:
+    """Measures and records the ceilings of stores, and prints them."""
+    known = have_ceilings(loaders.NAMES)
+    chosen = options.loaders or known
+    for name in chosen:
+        if name not in known:
+            raise unknown("loader with a store whose ceilings can be measured", name, known)
     out = console()
-    folder = RESULTS / host.machine()
-    dataset = load(options, out)
-    written: list[Path] = []
-    with results.lock(folder):
-        for name in names:
-            grid = with_consumer(expand(name, dataset.name), options.consumer_ms)
-            written += bench_grid(grid, dataset, folder, options, out)
-    out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
-
-
-def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
-    """The grid with every condition's consumer set, under a name of its own; itself for 0."""
-    if not consumer_ms:
-        return grid
-    conditions = tuple(replace(condition, consumer_ms=consumer_ms) for condition in grid.conditions)
-    return replace(grid, name=f"{grid.name}-consumer", conditions=conditions)
-
-
-def bench_grid(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> list[Path]:
-    from harness import runner
-
-    path = folder / f"{grid.name}.jsonl"
-    tasks = runner.missing(grid, dataset, results.read(path), options.repeat, options.retry)
-    if options.loaders:
-        tasks = [task for task in tasks if task.condition.loader in options.loaders]
-    out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
-    timing = grid.timing
-    out.print(
-        f"{len(tasks)} measurements to make, each {timing.warmup_s:g} s of warm-up and {timing.measure_s:g} s or more "
-        "of window in a fresh process; what is there already is not made again.",
-        highlight=False,
-    )
-    storeless = prepare_stores(dataset, {task.condition.loader for task in tasks}, folder, out)
-    with Display(len(tasks), out) as display:
-        runner.run(grid, dataset, tasks, storeless, path, display)
-    logs = [folder / "logs"] if (folder / "logs").exists() else []
-    return [path, *publish(grid, dataset, folder, out), *logs]
-
-
-def publish(grid: Grid, dataset: Dataset, folder: Path, out: Console) -> list[Path]:
-    """Prints the table and writes it and the figures; returns the files written."""
-    from analysis import figures, report
-
-    measured = results.read(folder / f"{grid.name}.jsonl")
-    converted = results.read(folder / results.CONVERSIONS, results.Conversion)
-    frame = report.table(grid, dataset, measured, converted, folder)
-    show(frame, out)
-    stem = folder / "figures" / f"{dataset.name}-{grid.name}"
-    stem.parent.mkdir(exist_ok=True)
-    table_md, table_csv = stem.with_name(f"{stem.name}-table.md"), stem.with_name(f"{stem.name}-table.csv")
-    table_md.write_text(report.markdown(frame))
-    table_csv.write_text(report.csv(frame))
-    written = [table_md, table_csv]
-    pictures = {
-        "throughput": figures.throughput(frame, dataset.name),
-        "entropy": figures.entropy(frame, dataset.name),
-        "loaders": figures.bars(frame, dataset.name),
-    }
-    for name, figure in pictures.items():
-        if figure is not None:
-            written += figures.save(figure, stem.with_name(f"{stem.name}-{name}"))
-    return written
-
-
-def show(frame: "pd.DataFrame", out: Console) -> None:
-    from analysis import report
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    lines = report.lines(frame)
-    for name in lines[0]:
-        table.add_column(name, justify="left" if name in ("loader", "order", "output") else "right", no_wrap=True)
-    for line in lines:
-        table.add_row(*line.values())
-    out.print()
-    out.print(table, highlight=False)
-    for note in report.footnotes(frame):
-        out.print(note, highlight=False, markup=False)
-
-
-def prepare_stores(dataset: Dataset, names: set[str], folder: Path, out: Console) -> dict[str, str]:
-    """Makes the stores that are missing, and records each; returns the loaders that have none, with the reason."""
-    from harness.prepare import prepare
-
-    storeless = {}
-    for name in sorted(names):
-        if loaders.unavailable(name):
-            continue
-        with bar(f"store of {name}", "cells", out) as progress:
-            made = prepare(dataset, name, lambda done, progress=progress: progress(done, dataset.n_cells))
-        if made:
-            results.append(folder / results.CONVERSIONS, made)
-            size = f"{made.provenance['store_bytes'] / 1e6:,.0f} MB" if made.status == "ok" else made.reason
-            out.print(f"store of {name}: {made.status}, {made.seconds or 0:.0f} s, {size}", highlight=False)
-            if made.status != "ok":
-                storeless[name] = made.reason
-    return storeless
-
-
-def load(options: argparse.Namespace, out: Console) -> Dataset:
-    with bar(f"making {options.dataset}", "cells", out) as progress:
-        dataset = catalogue.load(options.dataset, options.labels, progress)
-    out.print(
-        f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
-        f"values a cell, {len(dataset.paths)} file(s), {dataset.size_bytes / 1e6:,.0f} MB, "
-        f"labels: {', '.join(dataset.label_names) or 'none'}",
-        highlight=False,
-    )
-    return dataset
-
-
-def prepare_only(options: argparse.Namespace) -> None:
-    """Makes the data and every installed loader's store; downloads what is published and not there."""
-    out = console()
-    if options.project:
-        from harness import fetch
-
-        with bar(f"downloading {options.dataset}", "MB", out) as progress:
-            fetch.fetch_named(options.dataset, options.project, progress)
-    dataset, folder = load(options, out), RESULTS / host.machine()
-    with results.lock(folder):
-        prepare_stores(dataset, set(loaders.NAMES), folder, out)
+    dataset = load(options.dataset, options.labels, out)
+    with results.lock(options.results):
+        prepare_stores(dataset, set(chosen), options.results, out)
+        for name in chosen:
+            with out.status("") as shown:
+                found = measure(dataset, name, lambda phase, name=name: shown.update(f"{name}: {phase}"))
+            for record in found:
+                results.append(options.results / FILE, record)
+            out.print(*described(found), sep="\n", highlight=False)
+    out.print(f"\nWritten:\n  {options.results / FILE}", highlight=False)
 
 
 def status(options: argparse.Namespace) -> None:
@@ -250,7 +137,7 @@ def status(options: argparse.Namespace) -> None:
     if not options.folder.is_dir():
         raise UserError(f"There is no results folder {options.folder}.")
     out = console()
-    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name != results.CONVERSIONS)
+    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name not in (results.CONVERSIONS, FILE))
     if not paths:
         raise UserError(f"{options.folder} holds no results (*.jsonl).")
     for path in paths:

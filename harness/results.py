@@ -1,4 +1,4 @@
-"""Measurements and conversions on disk: one JSON line each, appended and never rewritten."""
+"""Measurements and other records on disk: one JSON line each, appended and never rewritten."""
 
 import fcntl
 import json
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 from harness.condition import Condition, Timing
 from harness.errors import UserError
@@ -110,12 +110,21 @@ class Conversion:
         return cls(**values)
 
 
+class Record(Protocol):
+    """One line of a file."""
+
+    def to_json(self) -> str: ...
+
+    @classmethod
+    def from_json(cls, line: str) -> Self: ...
+
+
 def order_path(folder: Path, condition: Condition, fingerprint: str) -> Path:
     """Where a machine's folder keeps the row ids of the condition's first batches."""
     return folder / "orders" / f"{condition.twin.key}-{fingerprint}.npz"
 
 
-def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) -> list[T]:
+def read[T: Record](path: Path, kind: type[T] = Measurement) -> list[T]:
     """All records of a file, in the order they were made; [] for a file that is not there."""
     if not path.exists():
         return []
@@ -131,7 +140,7 @@ def read[T: (Measurement, Conversion)](path: Path, kind: type[T] = Measurement) 
     return found
 
 
-def append(path: Path, record: Measurement | Conversion) -> None:
+def append(path: Path, record: Record) -> None:
     """Adds one line that survives a power cut once this returns; on a full disk the file stays as it was."""
     line = (record.to_json() + "\n").encode()
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

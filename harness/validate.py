@@ -1,16 +1,18 @@
 """What cannot be, in records that read well: lines that were edited, or made by a harness that is broken."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from harness import results
+from harness import ceiling, results
+from harness.ceiling import Ceiling
 from harness.errors import UserError
 from harness.results import Conversion, Measurement
 from harness.runner import COLD_AT_MOST
 
 CPU_SLACK = 1.02  # clocks of processor time and of the wall are read one after the other
 CPU_SLACK_S = 0.1
+ABOVE = 1.5  # times the ceiling, which was measured at another time than the row
 CLOCKS_APART = timedelta(days=1)  # of two machines
 
 
@@ -23,10 +25,16 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
     if not paths:
         raise UserError(f"{folder} holds no results (*.jsonl).")
     for path in paths:
-        is_conversions = path.name == results.CONVERSIONS
-        records = results.read(path, Conversion if is_conversions else Measurement)
-        for line, record in enumerate(records, start=1):
-            found = of_conversion(record) if is_conversions else of_measurement(record)
+        kind = {results.CONVERSIONS: Conversion, ceiling.FILE: Ceiling}.get(path.name, Measurement)
+        ceilings = ceiling.read(path.parent)
+        for line, record in enumerate(results.read(path, kind), start=1):
+            match record:
+                case Conversion():
+                    found = of_conversion(record)
+                case Ceiling():
+                    found = of_ceiling(record)
+                case _:
+                    found = [*of_measurement(record), *under(record, ceilings)]
             yield from ((path, line, what) for what in [*found, *_of_provenance(record.provenance)])
 
 
@@ -58,6 +66,25 @@ def of_measurement(m: Measurement) -> list[str]:
         if (getattr(m, name) or 0) < 0:
             found.append(f"{name} is below 0")
     return found
+
+
+def under(m: Measurement, ceilings: Sequence[Ceiling]) -> list[str]:
+    """Whether a row is faster than this machine can read, decode or copy."""
+    over = ceiling.ceiling_of(m, ceilings) if m.status == "ok" else None
+    if over is None:
+        return []
+    cells_per_s, binds = ceiling.roof(m, over)
+    if m.cells_per_s <= ABOVE * cells_per_s:
+        return []
+    return [f"{m.cells_per_s:,.0f} cells/s are more than the {cells_per_s:,.0f} that the ceiling ({binds}) allows"]
+
+
+def of_ceiling(c: Ceiling) -> list[str]:
+    """What cannot be of one record of a store's ceilings."""
+    rates = [rate for modes in c.storage.values() for rate in modes.values()]
+    rates += [c.decode_cells_per_s, *c.copy_cells_per_s.values()]
+    found = [] if any(rates) else ["it has no rate at all"]
+    return found + (["a rate of it is not above 0"] if any(rate is not None and rate <= 0 for rate in rates) else [])
 
 
 def of_conversion(c: Conversion) -> list[str]:

@@ -40,6 +40,11 @@ def load(where: str) -> type[Loader]:
     return getattr(import_module(module), attribute)
 
 
+def holds_all(name: str) -> bool:
+    """Whether the loader has all cells in memory once it is open, as no loader of an atlas can."""
+    return getattr(get(name), "in_memory", False)
+
+
 def unavailable(name: str) -> str | None:
     """Why the loader cannot run here, or None: looks for its libraries without importing them."""
     missing = interpreter.environment(name, get(name).imports).missing

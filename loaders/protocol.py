@@ -66,6 +66,7 @@ class Loader(Protocol):
     imports: ClassVar[tuple[str, ...]]  # modules its extra brings; looked for, never imported, by the parent
     store: ClassVar[str]  # on-disk format and version: "h5ad/1", "zarr-sharded/1"
     knobs: ClassVar[Mapping[str, object]]  # its own parameters, with the defaults its authors recommend
+    in_memory: ClassVar[bool]  # optional: it holds all cells once it is open, and so is no rival of the others
 
     @classmethod
     def broken(cls, condition: Condition) -> Mapping[str, str]:
@@ -83,6 +84,14 @@ class Loader(Protocol):
         """Opens the store at `path` (of no meaning where it is UNCONVERTED: the data set names its files).
 
         Raises Incompatible for a condition it cannot honour. The library is imported here, not with the module.
+        """
+
+    @classmethod
+    def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
+        """What `harness.ceiling` asks of a store, each measured for so long with one thread a core: decode_cells_per_s
+        (None where nothing is compressed), copy_cells_per_s by output, and piece_bytes, those of a chunk on disk.
+
+        Optional: of loaders that can decode their store, and copy its cells, with nothing else done.
         """
 
     def epoch(self, index: int) -> Iterator[Batch]:

@@ -21,6 +21,7 @@ class Reference:
     imports = ("anndata",)
     store = UNCONVERTED
     knobs = {}
+    in_memory = True
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:

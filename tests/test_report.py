@@ -22,7 +22,7 @@ def measured(dataset: Dataset, condition: Condition, repeat: int, rows: int, **f
 def table(dataset: Dataset, measurements: list[Measurement], folder: Path) -> report.pd.DataFrame:
     conditions = tuple(dict.fromkeys(m.condition for m in measurements))
     grid = Grid(name="g", title="", timing=Timing(), conditions=conditions)
-    return report.table(grid, dataset, measurements, [], folder)
+    return report.table(grid, dataset, measurements, [], [], folder)
 
 
 def test_a_share_of_the_warm_speed_is_taken_within_a_repeat(tiny_set: Dataset, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
 from loaders.huggingface import HuggingFace
 from loaders.native import BlockLoader, BlockShuffling, Streaming, arrow, open_h5ad, scdl, zarr
+from loaders.native.ceiling import of_store
 from loaders.native.loader import Source
-from loaders.native.matrix import Part, open_matrix
+from loaders.native.matrix import Matrix, Part, open_matrix
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
@@ -56,6 +57,17 @@ class Native:
             seed=condition.seed,
         )
         self.fetch_rows = self.loader.fetch_rows
+
+    @classmethod
+    def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
+        """See `Loader.ceiling`."""
+        source = cls.source(dataset, path, "csr")
+        try:
+            if not isinstance(source, Matrix):
+                raise Incompatible("its ceiling is known of CSR, and X is dense")
+            return of_store(source, seconds)
+        finally:
+            source.close()
 
     def ids(self, rows: np.ndarray) -> np.ndarray:
         """The row ids of places in the store."""

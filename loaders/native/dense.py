@@ -7,12 +7,13 @@ import numpy as np
 def dense(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: int) -> np.ndarray:
     """(rows, n_genes) float32; entries of a row that share an index are added up, as scipy does."""
     x = np.empty((len(indptr) - 1, n_genes), np.float32)
-    _fill(data, indices, indptr, x)
+    fill(data, indices, indptr, x)
     return x
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill(data, indices, indptr, x):
+def fill(data, indices, indptr, x):
+    """The same into `x`, whatever it held."""
     for row in range(len(indptr) - 1):
         x[row] = 0  # a row at a time: it is in the processor's cache when its values come
         for k in range(indptr[row], indptr[row + 1]):
