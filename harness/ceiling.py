@@ -25,7 +25,7 @@ SECONDS = 2.0  # for which each of decoding and copying is measured
 class Ceiling:
     """Of one store, on so many cores; null is "not measured", or nothing to measure.
 
-    storage: bytes/s by reader ("own", "fio") and mode, at `piece_bytes` a read where the order is random, on all cores;
+    storage: bytes/s by reader ("own", "own, huge pages", "fio") and mode, at `piece_bytes` a read where the order is random, on all cores;
     decode_cells_per_s: chunks inflated from memory (null: the store is not compressed); copy_cells_per_s: by output,
     rows in memory copied into batches.
     """
@@ -96,7 +96,7 @@ def measure(dataset: Dataset, loader: str, told: Callable[[str], None]) -> list[
     if not most:
         raise UserError(f"The files of {loader}'s store are too small to measure the disk with.")
     piece = min(most, -(-found[1]["piece_bytes"] // storage.PAGE) * storage.PAGE)
-    readers = {"own": storage.own} | ({"fio": storage.fio} if storage.fio_version() else {})
+    readers = storage.readers()
     if "fio" in readers:
         facts["packages"]["fio"] = storage.fio_version()
     rates: dict[str, dict[str, float | None]] = {name: {} for name in readers}
@@ -132,6 +132,9 @@ def described(found: Sequence[Ceiling]) -> list[str]:
     for name, modes in found[0].storage.items():
         rates = (f"{mode} {rate / 1e6:,.0f} MB/s" for mode, rate in modes.items() if rate)
         lines.append(f"  {name}: {'; '.join(rates)}")
+    if fio := found[0].storage.get("fio"):
+        mine = found[0].storage["own"]
+        lines.append("  own / fio: " + ", ".join(f"{mine[m] / fio[m]:.2f}" for m in mine if mine[m] and fio[m]))
     for c in found:
         decode = f"decoding {c.decode_cells_per_s:,.0f} cells/s" if c.decode_cells_per_s else "nothing to decode"
         copies = (f"copying as {output} {rate:,.0f} cells/s" for output, rate in c.copy_cells_per_s.items())

@@ -96,15 +96,12 @@ def test_stretches_cover_whole_pieces_once(
         assert all(a[1] == b[0] for a, b in pairwise(mine))
 
 
-READERS = {"own": storage.own} | ({"fio": storage.fio} if storage.fio_version() else {})
-
-
 @pytest.mark.parametrize("mode", storage.MODES, ids=str)
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", storage.readers())
 def test_a_file_is_read_in_every_mode(tmp_path: Path, reader: str, mode: storage.Mode) -> None:
     path = tmp_path / "a file: with a colon"
     path.write_bytes(os.urandom(1 << 22))
-    rate = READERS[reader](storage.stretches([path], 4096), 4096, mode)
+    rate = storage.readers()[reader](storage.stretches([path], 4096), 4096, mode)
     assert (rate is None and mode.direct) or rate > 0
 
 
