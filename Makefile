@@ -2,11 +2,15 @@
 # make test      sets everything up and runs the tests; make test-slow those that take minutes each
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
+# make figures   draws tables and figures again from the records, and measures nothing      (RESULTS=)
+# make asv       compares the speed of HEAD with where it left BASE; fails on a regression   (BASE=origin/main, FACTOR=1.15)
 # make ceiling   measures what the disk, decoding and copying allow with no loader at all
 # make status    tells what the results hold
 # make doctor    tells which loaders import, and what this machine allows
 
 DATASET ?= tahoe-mini
+BASE ?= origin/main
+FACTOR ?= 1.15
 PYTHON := .venv/bin/python
 # Once chosen, the extras stay: `EXTRAS=native make setup`, then `make bench`.
 EXTRAS ?= $(or $(shell cat .venv/.extras 2>/dev/null),all$(comma)dev)
@@ -22,7 +26,7 @@ flag = $(if $($(1)),--$(2) $($(1)))
 # Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench ceiling test test-slow status doctor prepare lock check
+.PHONY: setup bench figures ceiling asv asv-publish test-asv test test-slow status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP) $(apart:%=.venvs/%/.setup)
@@ -32,6 +36,20 @@ bench: setup
 	@$(PYTHON) -m harness bench --dataset "$(DATASET)" $(call flag,GRID,grid) $(call flag,LOADERS,loaders) \
 		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels) $(call flag,CONSUMER_MS,consumer-ms) \
 		$(call flag,RESULTS,results) $(if $(RETRY),--retry)
+
+figures: setup
+	@$(PYTHON) -m harness figures $(call flag,RESULTS,results)
+
+asv: setup
+	@$(PYTHON) -m harness.commits compare "$(BASE)" "$(FACTOR)"
+
+# The history of what was measured so, as a site under .asv/html.
+asv-publish: setup
+	@$(PYTHON) -m harness.commits publish
+
+# Proof that no alarm is false and no regression missed: 8 minutes.
+test-asv: setup
+	@PYTHONPATH=. $(PYTHON) tests/asv_proof.py
 
 ceiling: setup
 	@$(PYTHON) -m harness ceiling --dataset "$(DATASET)" $(call flag,LOADERS,loaders) $(call flag,RESULTS,results)

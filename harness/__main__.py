@@ -10,7 +10,7 @@ from rich.table import Table
 
 import loaders
 from harness import catalogue, host, results
-from harness.bench import RESULTS, bench, load, prepare_only, prepare_stores
+from harness.bench import RESULTS, bench, figures, load, prepare_only, prepare_stores
 from harness.ceiling import FILE, described, have_ceilings, measure
 from harness.display import console
 from harness.errors import UserError, unknown
@@ -80,6 +80,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     verb.add_argument("--retry", action="store_true", help="measure again what was skipped, failed or timed out")
     verb.set_defaults(run=bench)
+
+    verb = verbs.add_parser(
+        "figures", parents=[into], help="draw tables and figures again from the records, and measure nothing"
+    )
+    verb.set_defaults(run=figures)
 
     verb = verbs.add_parser(
         "ceiling", parents=[data, into], help="measure what the disk, decoding and copying allow with no loader at all"

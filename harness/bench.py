@@ -11,7 +11,7 @@ from rich.table import Table
 
 import loaders
 from harness import catalogue, ceiling, host, results
-from harness.condition import Grid, datasets, expand
+from harness.condition import Grid, datasets, expand, grid_names
 from harness.dataset import Dataset
 from harness.display import Display, bar, console
 from harness.errors import UserError, unknown
@@ -58,6 +58,33 @@ def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
         return grid
     conditions = tuple(replace(condition, consumer_ms=consumer_ms) for condition in grid.conditions)
     return replace(grid, name=f"{grid.name}-consumer", conditions=conditions)
+
+
+def figures(options: argparse.Namespace) -> None:
+    """Draws the tables and figures of every grid in a results folder again, judges the papers' claims by its records,
+    and measures nothing."""
+    from analysis import claims
+
+    if not options.results.is_dir():
+        raise UserError(f"There is no results folder {options.results}.")
+    out = console()
+    sets: dict[str, Dataset] = {}
+    written: list[Path] = []
+    for name in grid_names():
+        measured = results.read(options.results / f"{name}.jsonl")
+        made = [spec for spec in dict.fromkeys(m.condition.dataset for m in measured) if spec in catalogue.entries()]
+        if not made:
+            continue
+        for spec in made:
+            sets[spec] = sets.get(spec) or load(spec, None, out)
+        groups = [made] if datasets(name) else [[spec] for spec in made]
+        for group in groups:
+            grids = [expand(name, spec) for spec in group]
+            written += publish(grids, [sets[spec] for spec in group], options.results, out)
+    if not written:
+        raise UserError(f"{options.results} holds no records of a grid over a data set of datasets.toml.")
+    written += claims.write(options.results)
+    out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
 
 
 def measure(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> None:

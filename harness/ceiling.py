@@ -25,9 +25,9 @@ SECONDS = 2.0  # for which each of decoding and copying is measured
 class Ceiling:
     """Of one store, on so many cores; null is "not measured", or nothing to measure.
 
-    storage: bytes/s by reader ("own", "own, huge pages", "fio") and mode, at `piece_bytes` a read where the order is random, on all cores;
-    decode_cells_per_s: chunks inflated from memory (null: the store is not compressed); copy_cells_per_s: by output,
-    rows in memory copied into batches.
+    storage: bytes/s by reader ("own", "own, huge pages", "fio") and mode, at `piece_bytes` a read where the order is
+    random, on all cores; decode_cells_per_s: chunks inflated from memory (null: the store is not compressed);
+    copy_cells_per_s: by output, rows in memory copied into batches.
     """
 
     dataset: str

@@ -154,6 +154,11 @@ def expand(name: str, dataset: str) -> Grid:
     return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions), axis=table.get("axis"))
 
 
+def grid_names() -> tuple[str, ...]:
+    """Of grids.toml."""
+    return tuple(_grids())
+
+
 def datasets(name: str) -> tuple[str, ...]:
     """The data sets that a grid compares; () for one that takes any."""
     return tuple(_grids().get(name, {}).get("datasets", ()))

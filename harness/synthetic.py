@@ -102,7 +102,7 @@ class Design:
     def __init__(self, n_cells: int, seed: int, transcripts: int = TRANSCRIPTS) -> None:
         rng = np.random.default_rng([seed, PLATES])
         self.seed, self.transcripts = seed, transcripts
-        self.plate_sizes = _largest_remainder(_shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), n_cells)
+        self.plate_sizes = _largest_remainder(shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), n_cells)
         # A drug's doses lie on three plates: the drug in place i has them on plates i, i + 5 and i + 10.
         drugs = rng.permutation(DRUGS)
         on_plate = (np.arange(DRUGS) + 5 * np.arange(len(DOSES_UM))[:, None]) % PLATES
@@ -268,7 +268,7 @@ def _draw_rows(rng: np.random.Generator, rows: int, shares: np.ndarray) -> np.nd
     return np.array(drawn, np.int32)
 
 
-def _shares_with_entropy(k: int, bits: float) -> np.ndarray:
+def shares_with_entropy(k: int, bits: float) -> np.ndarray:
     """k uneven shares, geometric from largest to smallest, whose entropy is `bits`."""
     low, high = 0.0, 10.0
     for _ in range(100):

@@ -111,7 +111,10 @@ def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
         storage.own(gone, 4096, storage.MODES[0])
 
 
-def test_the_verb_records_every_store(tiny_set: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_records_a_store(
+    tiny_set: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceiling, "SECONDS", 0.1)
     where = tmp_path / "results"
     arguments = ["ceiling", "--dataset", str(tiny_set.paths[0].parent), "--results", str(where)]
     assert main([*arguments, "--loaders", "native"]) == 0

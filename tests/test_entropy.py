@@ -31,7 +31,7 @@ def test_the_random_ideal_is_the_mean_of_random_batches(sizes: list[int], batch:
 
 def test_the_papers_random_level() -> None:
     """Plates of 3.77 bits and batches of 64: about 3.62 bits, as published (research: 3.62 to 3.63)."""
-    from harness.synthetic import _largest_remainder, _shares_with_entropy
+    from harness.synthetic import _largest_remainder, shares_with_entropy
 
-    sizes = _largest_remainder(_shares_with_entropy(14, 3.77), 1_000_000)
+    sizes = _largest_remainder(shares_with_entropy(14, 3.77), 1_000_000)
     assert entropy.random_ideal(np.repeat(np.arange(14), sizes), 64) == pytest.approx(3.62, abs=0.01)

@@ -1,0 +1,107 @@
+"""What was published, what this machine measured, and whether it holds: the claims of claims.toml, judged."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import expected
+from analysis.ratios import ratios
+from analysis.report import interval
+from harness import results
+from harness.synthetic import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
+
+CLAIMS = Path(__file__).with_name("claims.toml")
+LEAST_REPEATS = 3
+BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """verdict: "reproduced", "differs" or "not run"; measured, in the claim's unit, with its 95 % interval over
+    repeats; because: why it was not run."""
+
+    verdict: str
+    measured: float = np.nan
+    low: float = np.nan
+    high: float = np.nan
+    repeats: int = 0
+    because: str = ""
+
+
+def read() -> list[dict[str, Any]]:
+    """The claims, in their order."""
+    return tomllib.loads(CLAIMS.read_text())["claim"]
+
+
+def judge(claim: Mapping[str, Any], folder: Path) -> Verdict:
+    """One claim by a machine's records."""
+    if claim["kind"] == "none":
+        return Verdict(verdict="not run", because=claim["because"])
+    if claim["kind"] == "law":
+        plates = shares_with_entropy(PLATES, PLATE_ENTROPY_BITS)
+        bits = expected.exact(plates, BATCH, claim["block_size"], claim["fetch_factor"])
+        return Verdict(verdict=_holds(claim, bits), measured=bits)
+    pairs = ratios(results.read(folder / f"{claim['grid']}.jsonl"), claim["ours"], claim["theirs"])
+    if not pairs:
+        return Verdict(verdict="not run", because=f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench")
+    times = np.array([ours / theirs for ours, theirs in pairs])
+    low, high = interval(times)
+    found = {"measured": float(np.median(times)), "low": low, "high": high, "repeats": len(times)}
+    if len(times) < LEAST_REPEATS:
+        why = f"{len(times)} of {LEAST_REPEATS} repeats: GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
+        return Verdict(verdict="not run", because=why, **found)
+    return Verdict(verdict=_holds(claim, found["measured"]), **found)
+
+
+def _holds(claim: Mapping[str, Any], measured: float) -> str:
+    published = claim["published"]
+    slack = claim["bits"] if "bits" in claim else claim["tolerance"] * published
+    sound = measured >= published - slack and (claim["holds"] == "least" or measured <= published + slack)
+    return "reproduced" if sound else "differs"
+
+
+def table(folder: Path) -> pd.DataFrame:
+    """A row a claim: what it says, what was published, and the verdict."""
+    rows = []
+    for claim in read():
+        verdict = judge(claim, folder)
+        kept = {name: claim.get(name, "") for name in ("id", "document", "says", "published", "unit", "wrong")}
+        rows.append(kept | {"verdict": verdict.verdict} | {k: v for k, v in vars(verdict).items() if k != "verdict"})
+    return pd.DataFrame(rows)
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """The table for a reader, a document after another, and how many of each verdict there are."""
+    counts = frame["verdict"].value_counts()
+    said = [f"{counts.get(name, 0)} {name}" for name in ("reproduced", "differs", "not run")]
+    lines = [f"{len(frame)} claims: {', '.join(said)}.", ""]
+    for document, claims in frame.groupby("document", sort=False):
+        lines += [f"## {document}", "", "| claim | published | measured | verdict |", "| --- | ---: | ---: | --- |"]
+        for row in claims.itertuples():
+            measured = "–" if np.isnan(row.measured) else _number(row.measured)
+            if not np.isnan(row.low):
+                measured += f" ({_number(row.low)} to {_number(row.high)})"
+            why = f": {row.because}" if row.because else ""
+            wrong = f" As printed it is wrong: {row.wrong}." if row.wrong else ""
+            published = f"{_number(row.published)} {row.unit}"
+            lines.append(f"| {row.says}.{wrong} | {published} | {measured} | {row.verdict}{why} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def write(folder: Path) -> list[Path]:
+    """Writes reproduction.md and reproduction.csv into a machine's folder."""
+    frame = table(folder)
+    text, numbers = folder / "reproduction.md", folder / "reproduction.csv"
+    text.write_text(f"# What was claimed, and what this machine measured\n\n{markdown(frame)}")
+    frame.to_csv(numbers, index=False)
+    return [text, numbers]

@@ -1,0 +1,35 @@
+"""What our loader takes before its first batch, and in memory."""
+
+from dataclasses import replace
+
+from harness.condition import Condition
+
+from .small import ROUNDS, STORES, TIMING, dataset, measured, sample
+
+
+class Costs:
+    params = (list(STORES),)
+    param_names = ("store",)
+    timeout = 300
+    version = "1"
+
+    def setup(self, store: str) -> None:
+        self.dataset = dataset(STORES[store])
+        self.condition = Condition(dataset="small", loader=STORES[store], cache="warm")
+        self.briefly = replace(TIMING, warmup_s=0, measure_s=0.01)
+
+    def track_open_ms(self, store: str) -> dict:
+        """Opening 14 files, or their zarr."""
+        return sample(measured(self.dataset, self.condition, self.briefly)["open_s"] * 1e3)
+
+    def track_first_batch_ms(self, store: str) -> dict:
+        """From opening to the first batch."""
+        found = measured(self.dataset, self.condition, self.briefly)
+        return sample((found["open_s"] + found["first_batch_s"]) * 1e3)
+
+    def track_peak_mb(self, store: str) -> dict:
+        return sample(measured(self.dataset, self.condition)["peak_rss_bytes"] / 1e6)
+
+    track_open_ms.unit = track_first_batch_ms.unit = "ms"
+    track_peak_mb.unit = "MB"
+    track_open_ms.rounds = track_first_batch_ms.rounds = track_peak_mb.rounds = ROUNDS

@@ -1,0 +1,46 @@
+"""What our loader is made of, each alone: decoding chunks, copying rows to their places, drawing an order."""
+
+from loaders.native import open_h5ad
+from loaders.native.ceiling import copied_cells_per_s, decoded_cells_per_s
+from loaders.native.sampling import BlockShuffled
+
+from .small import ROUNDS, TIMING, dataset, sample
+
+CELLS, FETCH = 10_000_000, 16_384
+
+
+class Kernels:
+    timeout = 300
+    version = "1"
+
+    def setup(self) -> None:
+        self.source = open_h5ad(dataset().paths)
+
+    def teardown(self) -> None:
+        self.source.close()
+
+    def track_decode_us_per_cell(self) -> dict:
+        return sample(1e6 / decoded_cells_per_s(self.source, TIMING.measure_s))
+
+    def track_scatter_us_per_cell(self) -> dict:
+        return sample(1e6 / copied_cells_per_s(self.source, "csr", TIMING.measure_s))
+
+    def track_densify_us_per_cell(self) -> dict:
+        return sample(1e6 / copied_cells_per_s(self.source, "dense", TIMING.measure_s))
+
+    track_decode_us_per_cell.unit = track_scatter_us_per_cell.unit = track_densify_us_per_cell.unit = "us/cell"
+    track_decode_us_per_cell.rounds = track_scatter_us_per_cell.rounds = track_densify_us_per_cell.rounds = ROUNDS
+
+
+class Sampling:
+    """Blocks of 16 of ten million cells. asv's own clock: nothing is read, and no window has edges."""
+
+    timeout = 300
+    version = "1"
+    rounds = ROUNDS
+
+    def time_begin_epoch(self) -> None:
+        BlockShuffled(CELLS, FETCH, 16, 0, 0)
+
+    def time_rows_of_a_fetch(self) -> None:
+        BlockShuffled(CELLS, FETCH, 16, 0, 0).fetch(0)

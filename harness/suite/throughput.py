@@ -1,0 +1,56 @@
+"""Microseconds a cell of our loader, at steady state."""
+
+from harness.condition import Condition
+
+from .small import ROUNDS, STORES, dataset, measured, sample
+
+SETTINGS = {
+    "random b=16 f=64": ("random", {"block_size": 16, "fetch_factor": 64}),
+    "random b=16 f=256": ("random", {"block_size": 16, "fetch_factor": 256}),
+    "random b=512 f=256": ("random", {"block_size": 512, "fetch_factor": 256}),
+    "stream f=64": ("stream", {"fetch_factor": 64}),
+    "stream f=256": ("stream", {"fetch_factor": 256}),
+}
+
+
+class Throughput:
+    params = (list(STORES), list(SETTINGS), ["csr", "dense"])
+    param_names = ("store", "setting", "output")
+    timeout = 300
+    version = "1"
+
+    def setup(self, store: str, setting: str, output: str) -> None:
+        order, knobs = SETTINGS[setting]
+        loader = STORES[store]
+        self.dataset = dataset(loader)
+        self.condition = Condition(
+            dataset="small", loader=loader, order=order, output=output, cache="warm", knobs=tuple(knobs.items())
+        )
+
+    def track_us_per_cell(self, store: str, setting: str, output: str) -> dict:
+        found = measured(self.dataset, self.condition)
+        return sample(found["seconds"] / found["rows"] * 1e6)
+
+    track_us_per_cell.unit = "us/cell"
+    track_us_per_cell.rounds = ROUNDS
+
+
+class Baselines:
+    """What a change of the harness, and not of our loader, would slow down as well."""
+
+    params = (["reference", "stream"],)
+    param_names = ("loader",)
+    timeout = 300
+    version = "1"
+
+    def setup(self, loader: str) -> None:
+        order = "random" if loader == "reference" else "stream"
+        self.dataset = dataset(loader)
+        self.condition = Condition(dataset="small", loader=loader, order=order, cache="warm")
+
+    def track_us_per_cell(self, loader: str) -> dict:
+        found = measured(self.dataset, self.condition)
+        return sample(found["seconds"] / found["rows"] * 1e6)
+
+    track_us_per_cell.unit = "us/cell"
+    track_us_per_cell.rounds = ROUNDS

@@ -1,0 +1,76 @@
+"""A claim gets the verdict that its numbers give, and none from too few repeats."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis import claims
+from analysis.ratios import fits
+from harness import results
+from harness.condition import Condition, Timing, expand
+from harness.results import Measurement
+
+RATIO = {
+    "published": 10.0, "unit": "times", "kind": "ratio", "grid": "g", "holds": "about", "tolerance": 0.5,
+    "ours": {"loader": "native"}, "theirs": {"loader": "annloader"},
+}  # fmt: skip
+
+
+def measured(folder: Path, ours: list[int], theirs: list[int]) -> Path:
+    for loader, rates in (("native", ours), ("annloader", theirs)):
+        for repeat, rows in enumerate(rates):
+            m = Measurement(
+                condition=Condition(dataset="d", loader=loader), timing=Timing(), repeat=repeat, status="ok",
+                rows=rows, seconds=1.0, fetches=9.0,
+            )  # fmt: skip
+            results.append(folder / "g.jsonl", m)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "reproduced"),
+        ({"published": 19.0}, "reproduced"),
+        ({"published": 21.0}, "differs"),
+        ({"published": 6.0}, "differs"),
+        ({"published": 6.0, "holds": "least"}, "reproduced"),
+        ({"published": 10.5, "holds": "least", "tolerance": 0.0}, "differs"),
+    ],
+)
+def test_a_ratio_of_three_repeats_is_judged(tmp_path: Path, changed: dict, verdict: str) -> None:
+    folder = measured(tmp_path, [900, 1000, 1100], [100, 100, 100])
+    found = claims.judge(RATIO | changed, folder)
+    assert (found.verdict, found.measured, found.repeats) == (verdict, 10.0, 3)
+    assert found.low <= 10 <= found.high
+
+
+def test_two_repeats_are_no_verdict(tmp_path: Path) -> None:
+    found = claims.judge(RATIO, measured(tmp_path, [1000, 1000], [100, 100, 100]))
+    assert (found.verdict, found.repeats) == ("not run", 2)
+    assert "REPEAT=3" in found.because
+    assert claims.judge(RATIO, tmp_path / "nowhere").verdict == "not run"
+
+
+def test_every_claim_can_be_judged(tmp_path: Path) -> None:
+    frame = claims.table(tmp_path)
+    assert len(frame) >= 40
+    assert frame["id"].is_unique
+    assert set(frame["verdict"]) <= {"reproduced", "differs", "not run"}
+    assert (frame["because"] != "").equals(frame["verdict"] == "not run")
+    assert all(row.says in claims.markdown(frame) for row in frame.itertuples())
+
+
+@pytest.mark.parametrize("claim", [c for c in claims.read() if c["kind"] == "ratio"], ids=lambda c: c["id"])
+def test_both_sides_of_a_ratio_are_in_its_grid(claim: dict) -> None:
+    conditions = expand(claim["grid"], "tahoe-mini").conditions
+    for side in (claim["ours"], claim["theirs"]):
+        assert any(fits(condition, side) for condition in conditions), side
+
+
+def test_the_law_says_which_entropies_hold() -> None:
+    laws = {c["id"]: claims.judge(c, Path()) for c in claims.read() if c["kind"] == "law"}
+    assert laws["poster-entropy-16-256"].verdict == "reproduced"
+    assert laws["poster-lower-bound"].verdict == "differs"
+    assert not any(np.isnan(found.measured) for found in laws.values())

@@ -1,0 +1,77 @@
+"""The expectation agrees with simulation, with the published measurements, and with its own limits."""
+
+import csv
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis import entropy, expected
+from harness.host import ROOT
+from harness.synthetic import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
+
+TAHOE = shares_with_entropy(PLATES, PLATE_ENTROPY_BITS)
+# At the others a minibatch has one label, or is as good as random.
+SETTINGS = [
+    *((1, 1), (4, 1), (16, 1), (4, 4), (16, 4), (64, 4)),
+    *((16, 16), (64, 16), (64, 64), (256, 64), (16, 256), (1024, 1024)),
+]
+
+
+def published() -> dict[tuple[int, int], float]:
+    """Plate entropy in bits by block size and fetch factor, of block shuffling over the h5ad files without workers."""
+    with (ROOT / "results" / "published" / "scdataset.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    chosen = [r for r in rows if (r["backend"], r["sampler"], r["workers"]) == ("h5ad", "block shuffling", "0")]
+    return {(int(r["block_size"]), int(r["fetch_factor"])): float(r["entropy_bits"]) for r in chosen}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
+def test_the_published_table(setting: tuple[int, int]) -> None:
+    assert abs(expected.exact(TAHOE, 64, *setting) - published()[setting]) < 0.06
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.integers(1, 9), min_size=2, max_size=6),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 8]),
+    st.integers(0, 9),
+)
+def test_it_is_the_mean_of_buffers_filled_with_blocks(weights: list[int], b: int, f: int, seed: int) -> None:
+    p, m = np.array(weights) / sum(weights), 16
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(400):
+        buffer = rng.permutation(np.repeat(rng.choice(len(p), m * f // b, p=p), b))
+        found.append(entropy.of_codes(buffer[:m]))
+    assert expected.exact(p, m, b, f) == pytest.approx(np.mean(found), abs=5 * np.std(found) / 20 + 1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=14), st.sampled_from([4, 16, 64]), st.sampled_from([1, 4, 64]))
+def test_the_limits_and_the_bounds(weights: list[int], m: int, f: int) -> None:
+    p = np.array(weights) / sum(weights)
+    assert expected.effective_cells(m, 1, f) == pytest.approx(m)
+    assert expected.effective_cells(m, 4, 1) == pytest.approx(m / 4)
+    law = [expected.exact(p, m, b, f) for b in (1, 2, 4)]
+    assert law == sorted(law, reverse=True)
+    lower, upper = expected.poster_bounds(p, m, 1)
+    assert law[0] <= expected.label_entropy(p) < upper
+    assert lower == pytest.approx(expected.first_order(p, m, 1, f))
+
+
+def test_a_block_as_long_as_the_buffer_has_one_label() -> None:
+    assert expected.exact(TAHOE, 64, 64, 1) == pytest.approx(0)
+    assert expected.exact(TAHOE, 64, 1024, 4) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("f", [16, 64, 256, 1024])
+def test_the_guideline_is_half_more_than_the_random_bias(f: int) -> None:
+    assert expected.longest_block(64, f) == pytest.approx(f / 2, abs=1.5)
+
+
+def test_the_random_level_is_that_of_blocks_of_one() -> None:
+    labels = np.repeat(np.arange(len(TAHOE)), np.round(TAHOE * 1e6).astype(int))
+    assert expected.exact(TAHOE, 64, 1, 256) == pytest.approx(entropy.random_ideal(labels, 64), abs=2e-3)
