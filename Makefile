@@ -2,7 +2,7 @@
 # make test      sets everything up and runs the tests; make test-slow those that take minutes each
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
-# make figures   draws tables and figures again from the records, and measures nothing      (RESULTS=)
+# make figures   draws tables and figures again from the records, and measures nothing      (RESULTS=, DATASETS=)
 # make asv       compares the speed of HEAD with where it left BASE; fails on a regression   (BASE=origin/main, FACTOR=1.15)
 # make ceiling   measures what the disk, decoding and copying allow with no loader at all
 # make status    tells what the results hold
@@ -38,7 +38,7 @@ bench: setup
 		$(call flag,RESULTS,results) $(if $(RETRY),--retry)
 
 figures: setup
-	@$(PYTHON) -m harness figures $(call flag,RESULTS,results)
+	@$(PYTHON) -m harness figures $(call flag,RESULTS,results) $(call flag,DATASETS,datasets)
 
 asv: setup
 	@$(PYTHON) -m harness.commits compare "$(BASE)" "$(FACTOR)"

@@ -103,5 +103,5 @@ def write(folder: Path) -> list[Path]:
     frame = table(folder)
     text, numbers = folder / "reproduction.md", folder / "reproduction.csv"
     text.write_text(f"# What was claimed, and what this machine measured\n\n{markdown(frame)}")
-    frame.to_csv(numbers, index=False)
+    frame.to_csv(numbers, index=False, float_format="%.6g")
     return [text, numbers]

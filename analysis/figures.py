@@ -10,6 +10,8 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from analysis import published
+
 STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
 
 
@@ -76,30 +78,38 @@ def _settings(row: object) -> str:
 def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Figure | None:
     """`value` over block size (down) and fetch factor (across), a panel a loader and output.
 
-    Only loaders measured at two settings or more of each are drawn; None where there is none.
+    Only loaders measured at two settings or more of each are drawn; None where there is none. What was published of
+    scDataset stands beside those measured at the same settings.
     """
     random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
     panels = {
-        name: panel.pivot_table(index="block_size", columns="fetch_factor", values=value, aggfunc="median")
-        for name, panel in random.groupby(["loader", "output", "workers"], sort=True)
+        f"{loader}, {output}" + (f", {workers} workers" if workers else ""): _over_both(panel, value)
+        for (loader, output, workers), panel in random.groupby(["loader", "output", "workers"], sort=True)
         if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
     }
     if not panels:
         return None
+    theirs = _over_both(published.block_shuffling(), value)
+    if any([*grid.index, *grid.columns] == [*theirs.index, *theirs.columns] for grid in panels.values()):
+        panels["scdataset, as published"] = theirs
     values = np.concatenate([grid.to_numpy().ravel() for grid in panels.values()])
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
     rows, columns = next(iter(panels.values())).shape
     figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.8), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    for ax, ((loader, output, workers), grid) in zip(axes, panels.items(), strict=True):
+    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
         image = _heatmap(ax, grid, norm, "{:,.0f}" if log else "{:.2f}")
-        ax.set_title(f"{loader}, {output}" + (f", {workers} workers" if workers else ""))
+        ax.set_title(name)
     axes[0].set_ylabel("block size, cells")
     figure.colorbar(image, ax=list(axes), shrink=0.9)
     figure.supxlabel(note, fontsize=8)
     figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
     return figure
+
+
+def _over_both(panel: pd.DataFrame, value: str) -> pd.DataFrame:
+    return panel.pivot_table(index="block_size", columns="fetch_factor", values=value, aggfunc="median")
 
 
 def _heatmap(ax: Axes, grid: pd.DataFrame, norm: Normalize, text: str) -> object:

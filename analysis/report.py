@@ -298,4 +298,4 @@ def csv(frame: pd.DataFrame) -> str:
         marks=lambda f: ["; ".join(m.values()) for m in f["marks"]],
         doubts=lambda f: ["; ".join(d) for d in f["doubts"]],
     )
-    return flat.drop(columns="condition").to_csv(index=False)
+    return flat.drop(columns="condition").to_csv(index=False, float_format="%.6g")

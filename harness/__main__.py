@@ -10,10 +10,11 @@ from rich.table import Table
 
 import loaders
 from harness import catalogue, host, results
-from harness.bench import RESULTS, bench, figures, load, prepare_only, prepare_stores
+from harness.bench import RESULTS, bench, load, prepare_only, prepare_stores
 from harness.ceiling import FILE, described, have_ceilings, measure
 from harness.display import console
 from harness.errors import UserError, unknown
+from harness.records import advise, figures
 
 EXAMPLES = """
 examples:
@@ -82,7 +83,19 @@ def parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=bench)
 
     verb = verbs.add_parser(
+        "advise", parents=[data, into], help="the fastest loader and settings whose minibatches are mixed well enough"
+    )
+    verb.add_argument(
+        "--within", type=float, default=0.05, metavar="BITS",
+        help="of the entropy that minibatches of cells drawn at random have, for every label (default: 0.05)",
+    )  # fmt: skip
+    verb.set_defaults(run=advise)
+
+    verb = verbs.add_parser(
         "figures", parents=[into], help="draw tables and figures again from the records, and measure nothing"
+    )
+    verb.add_argument(
+        "--datasets", type=_names, metavar="D", help="only grids over these (default: all, made if need be)"
     )
     verb.set_defaults(run=figures)
 

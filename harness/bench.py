@@ -11,7 +11,7 @@ from rich.table import Table
 
 import loaders
 from harness import catalogue, ceiling, host, results
-from harness.condition import Grid, datasets, expand, grid_names
+from harness.condition import Grid, datasets, expand
 from harness.dataset import Dataset
 from harness.display import Display, bar, console
 from harness.errors import UserError, unknown
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What takes a second to import is imported where it is used, so that a mistake on the command line is told at once.
 
 RESULTS = Path("results")
+TEXTS = ("loader", "order", "output", "settings")  # columns that are not numbers
 
 
 def bench(options: argparse.Namespace) -> None:
@@ -60,33 +61,6 @@ def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
     return replace(grid, name=f"{grid.name}-consumer", conditions=conditions)
 
 
-def figures(options: argparse.Namespace) -> None:
-    """Draws the tables and figures of every grid in a results folder again, judges the papers' claims by its records,
-    and measures nothing."""
-    from analysis import claims
-
-    if not options.results.is_dir():
-        raise UserError(f"There is no results folder {options.results}.")
-    out = console()
-    sets: dict[str, Dataset] = {}
-    written: list[Path] = []
-    for name in grid_names():
-        measured = results.read(options.results / f"{name}.jsonl")
-        made = [spec for spec in dict.fromkeys(m.condition.dataset for m in measured) if spec in catalogue.entries()]
-        if not made:
-            continue
-        for spec in made:
-            sets[spec] = sets.get(spec) or load(spec, None, out)
-        groups = [made] if datasets(name) else [[spec] for spec in made]
-        for group in groups:
-            grids = [expand(name, spec) for spec in group]
-            written += publish(grids, [sets[spec] for spec in group], options.results, out)
-    if not written:
-        raise UserError(f"{options.results} holds no records of a grid over a data set of datasets.toml.")
-    written += claims.write(options.results)
-    out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
-
-
 def measure(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> None:
     """Makes the measurements that are missing, and the stores that they need."""
     from harness import runner
@@ -112,7 +86,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
 
     grids: one and the same, over each of the data sets.
     """
-    from analysis import figures, report, roofline, scaling
+    from analysis import diversity, figures, report, roofline, scaling
 
     name, axis = grids[0].name, grids[0].axis
     path = folder / f"{name}.jsonl"
@@ -122,6 +96,8 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
     written, frames = [path], []
     (folder / "figures").mkdir(exist_ok=True)
     for grid, dataset in zip(grids, sets, strict=True):
+        if not any(report.rows_of(grid, dataset, measured).values()):
+            continue
         frame = report.table(grid, dataset, measured, converted, ceilings, folder)
         frames.append(frame)
         show(frame, out)
@@ -135,6 +111,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
         pictures = {
             "throughput": figures.throughput(frame, dataset.name),
             "entropy": figures.entropy(frame, dataset.name),
+            "bounds": diversity.draw(frame, dataset),
             "loaders": figures.bars(frame, dataset.name),
             "roofline": roofline.draw(frame, ceilings, dataset),
         }
@@ -149,16 +126,19 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
 def show(frame: "pd.DataFrame", out: Console) -> None:
     from analysis import report
 
+    show_lines(report.lines(frame), out)
+    for note in report.footnotes(frame):
+        out.print(note, highlight=False, markup=False)
+
+
+def show_lines(lines: Sequence[dict[str, str]], out: Console) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    lines = report.lines(frame)
     for name in lines[0]:
-        table.add_column(name, justify="left" if name in ("loader", "order", "output") else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name in TEXTS else "right", no_wrap=True)
     for line in lines:
         table.add_row(*line.values())
     out.print()
     out.print(table, highlight=False)
-    for note in report.footnotes(frame):
-        out.print(note, highlight=False, markup=False)
 
 
 def prepare_stores(dataset: Dataset, names: set[str], folder: Path, out: Console) -> dict[str, str]:

@@ -1,0 +1,96 @@
+"""Which loader, block size and fetch factor: the fastest of those whose minibatches are as mixed as is asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import loaders
+from analysis import entropy, expected
+from harness import results
+from harness.condition import Condition
+from harness.dataset import Dataset
+
+
+def shortfalls(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
+    """Of the rows in random order that have a recorded order: the row's table, and for each label `short_LABEL`, the
+    bits by which minibatches fall short of cells drawn at random, and `error_LABEL`.
+
+    law_bits: what is to be expected of the first label by block size and fetch factor, its blocks of one value each.
+    """
+    codes = {label: dataset.labels(label) for label in dataset.label_names}
+    found = []
+    for row in frame[(frame["order"] == "random") & frame["cells_per_s"].notna()].to_dict("records"):
+        path = results.order_path(folder, row["condition"], dataset.fingerprint)
+        if not path.exists():
+            continue
+        m = row["batch_size"]
+        batches, fetch_rows = entropy.read_order(path)
+        for label, of_cell in codes.items():
+            bits = entropy.of_batches(batches, of_cell, m)
+            mean, error = entropy.mean_and_error(bits, max(1, fetch_rows // m))
+            row[f"short_{label}"] = entropy.random_ideal(of_cell, m) - mean
+            row[f"error_{label}"] = error
+        row["law_bits"] = np.nan
+        if not np.isnan(row["block_size"]):
+            first = codes[dataset.label_names[0]]
+            shares = np.bincount(first[first >= 0]) / (first >= 0).sum()
+            law = expected.exact(shares, m, int(row["block_size"]), int(row["fetch_factor"]))
+            row["law_bits"] = entropy.random_ideal(first, m) - law
+        found.append(row)
+    return pd.DataFrame(found)
+
+
+def choose(found: pd.DataFrame, labels: Sequence[str], within: float) -> pd.DataFrame:
+    """Those that fall short by no more than `within` bits for every label, the fastest of each output first."""
+    mixed = found[(found[[f"short_{label}" for label in labels]] <= within).all(axis=1)]
+    mixed = mixed[[not loaders.holds_all(name) for name in mixed["loader"]]]
+    return mixed.sort_values(["output", "cells_per_s"], ascending=[True, False], ignore_index=True)
+
+
+def lines(chosen: pd.DataFrame, labels: Sequence[str]) -> list[dict[str, str]]:
+    """The table as text."""
+    told = []
+    for row in chosen.to_dict("records"):
+        short = {
+            f"short of random, {label}": f"{row[f'short_{label}']:.3f}"
+            + ("" if np.isnan(row[f"error_{label}"]) else f" ± {row[f'error_{label}']:.3f}")
+            for label in labels
+        }
+        settings = " ".join(f"{name}={value}" for name, value in row["condition"].knobs) or "as its authors advise"
+        told.append(
+            {
+                "loader": row["loader"],
+                "settings": settings,
+                "output": row["output"],
+                "cells/s": f"{row['cells_per_s']:,.0f}",
+                "memory, MB": "–" if np.isnan(row["peak_rss_bytes"]) else f"{row['peak_rss_bytes'] / 1e6:,.0f}",
+                **short,
+                f"{labels[0]} by the law": "–" if np.isnan(row["law_bits"]) else f"{row['law_bits']:.3f}",
+            }
+        )
+    return told
+
+
+def code(condition: Condition, dataset: str) -> str:
+    """Python that reads minibatches so."""
+    said = condition.to_dict()
+    kept = ("order", "batch_size", "workers", "cores", "output")
+    shown = [f"{name}={said[name]!r}" for name in kept if said[name] is not None]
+    return f"""import loaders
+from harness.catalogue import load
+from harness.condition import Condition
+from harness.prepare import store_path
+
+name = {condition.loader!r}
+dataset = load({dataset!r})
+condition = Condition(
+    dataset=dataset.name, loader=name, {", ".join(shown)},
+    knobs={condition.knobs!r},
+)
+loader = loaders.get(name).open(dataset, store_path(dataset, name), condition, rows=True)
+for epoch in range(10):
+    for batch in loader.epoch(epoch):
+        batch.x, batch.rows  # minibatches, and the numbers of their cells
+"""

@@ -1,0 +1,56 @@
+"""Entropy of the labels in a minibatch against block size: measured, expected, bounded, and published."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis import expected, published
+from analysis.figures import STYLE
+from harness.dataset import Dataset
+
+COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#b8a000", "#e69f00", "#d55e00")  # by rising fetch factor
+
+
+@matplotlib.rc_context(STYLE)
+def draw(frame: pd.DataFrame, dataset: Dataset) -> Figure | None:
+    """A line a fetch factor: the exact expectation, the points measured on it, and hollow those published.
+
+    frame: a table as `report.table` makes it. None for fewer than two block sizes and fetch factors, or minibatches of
+    several sizes. Published are plates in minibatches of 64; the generated set has plates of the same shares.
+    """
+    rows = frame[frame["block_size"].notna() & frame["entropy_bits"].notna() & (frame["order"] == "random")]
+    if rows["block_size"].nunique() < 2 or rows["fetch_factor"].nunique() < 2 or rows["batch_size"].nunique() > 1:
+        return None
+    m = int(rows["batch_size"].iloc[0])
+    codes = dataset.labels(frame.attrs["label"])
+    counts = np.bincount(codes[codes >= 0])
+    shares = counts / counts.sum()
+    factors = sorted(rows["fetch_factor"].unique())
+    blocks = np.unique(np.geomspace(1, rows["block_size"].max(), 40).round().astype(int))
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    ax = figure.subplots()
+    theirs = published.block_shuffling()
+    for colour, factor in zip(COLOURS, factors, strict=False):
+        f = int(factor)
+        ax.plot(blocks, [expected.exact(shares, m, int(b), f) for b in blocks], color=colour, lw=1.2, label=f"f = {f}")
+        first = [expected.first_order(shares, m, int(b), f) for b in blocks if b <= m * f]
+        ax.plot(blocks[: len(first)], first, ":", color=colour, lw=0.8)
+        mine = rows[rows["fetch_factor"] == factor]
+        error = mine["entropy_error_bits"].fillna(0)
+        ax.errorbar(mine["block_size"], mine["entropy_bits"], error, fmt="o", color=colour, ms=4, lw=0.8)
+        if frame.attrs["label"] == "plate" and m == 64:
+            of_factor = theirs[theirs["fetch_factor"] == factor]
+            ax.plot(of_factor["block_size"], of_factor["entropy_bits"], "s", mfc="none", color=colour, ms=6, mew=0.8)
+    lower, upper = zip(*(expected.poster_bounds(shares, m, int(b)) for b in blocks), strict=True)
+    ax.plot(blocks, lower, "--", color="0.3", lw=1, label="the poster's lower bound")
+    ax.plot(blocks, upper, "-.", color="0.3", lw=1, label="its upper bound as printed: above H(p)")
+    ax.axhline(expected.exact(shares, m, 1, 1024), color="0.6", lw=0.8, label="cells drawn at random")
+    ax.set(xlabel="block size, cells", ylabel=f"entropy of {frame.attrs['label']} in a minibatch, bits")
+    ax.set_xscale("log", base=2)
+    ax.set_ylim(-0.1, expected.label_entropy(shares) + 0.35)
+    ax.legend(fontsize=7, frameon=False, loc="lower left")
+    ax.set_title(
+        f"{dataset.name}: lines expected (dotted: to first order), dots measured, squares published", fontsize=9
+    )
+    return figure

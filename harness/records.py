@@ -1,0 +1,69 @@
+"""What the records give, with nothing measured: tables and figures drawn again, and advice."""
+
+import argparse
+from pathlib import Path
+
+from harness import catalogue, results
+from harness.bench import load, publish, show_lines
+from harness.condition import datasets, expand, grid_names
+from harness.dataset import Dataset
+from harness.display import console
+from harness.errors import UserError
+
+
+def figures(options: argparse.Namespace) -> None:
+    """Draws the tables and figures of every grid in a results folder again, judges the papers' claims by its records,
+    and measures nothing."""
+    from analysis import claims
+
+    if not options.results.is_dir():
+        raise UserError(f"There is no results folder {options.results}.")
+    out = console()
+    sets: dict[str, Dataset] = {}
+    written: list[Path] = []
+    for name in grid_names():
+        measured = results.read(options.results / f"{name}.jsonl")
+        made = [spec for spec in dict.fromkeys(m.condition.dataset for m in measured) if spec in catalogue.entries()]
+        if not made or not set(made) <= set(options.datasets or made):
+            continue
+        for spec in made:
+            sets[spec] = sets.get(spec) or load(spec, None, out)
+        groups = [made] if datasets(name) else [[spec] for spec in made]
+        for spec in made:
+            if not any(m.provenance.get("dataset_fingerprint") == sets[spec].fingerprint for m in measured):
+                raise UserError(f"The records of {name} are of other files than {spec} is made of on this machine.")
+        for group in groups:
+            grids = [expand(name, spec) for spec in group]
+            written += publish(grids, [sets[spec] for spec in group], options.results, out)
+    if not written:
+        raise UserError(f"{options.results} holds no records of a grid over a data set of datasets.toml.")
+    written += claims.write(options.results)
+    out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
+
+
+def advise(options: argparse.Namespace) -> None:
+    """Prints the loaders whose minibatches are mixed as well as is asked for, the fastest first, and code for it."""
+    import pandas as pd
+
+    from analysis import advise, report
+
+    out = console()
+    dataset = load(options.dataset, options.labels, out)
+    if not dataset.label_names:
+        raise UserError(f"{dataset.name} has no label to be mixed: name one with --labels.")
+    frames = []
+    for name in grid_names():
+        measured = results.read(options.results / f"{name}.jsonl")
+        grid = expand(name, dataset.name)
+        if any(m.condition.dataset == dataset.name for m in measured):
+            frame = report.table(grid, dataset, measured, [], [], options.results)
+            frames.append(advise.shortfalls(frame[frame["cache"] == "cold"], dataset, options.results))
+    if not any(len(frame) for frame in frames):
+        raise UserError(f"{options.results} has no records of {dataset.name}: make bench DATASET={options.dataset}")
+    found = pd.concat([frame for frame in frames if len(frame)]).drop_duplicates("condition")
+    chosen = advise.choose(found, dataset.label_names, options.within)
+    if chosen.empty:
+        raise UserError(f"None of {len(found)} settings measured is within {options.within:g} bits of random.")
+    show_lines(advise.lines(chosen, dataset.label_names), out)
+    fastest = chosen.loc[chosen["cells_per_s"].idxmax(), "condition"]
+    out.print(f"\n{advise.code(fastest, options.dataset)}", highlight=False, markup=False)
