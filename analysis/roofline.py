@@ -1,6 +1,13 @@
-"""The roofline: cells/s against the bytes taken from the disk for each cell, under what the machine allows at best."""
+"""The roofline: cells/s against the bytes taken from the disk for each cell, under what the machine allows at best.
 
+    python -m analysis.roofline results/MACHINE
+
+prints what it allows, a line a store.
+"""
+
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -9,6 +16,7 @@ from matplotlib.figure import Figure
 
 import loaders
 from analysis.figures import STYLE
+from harness import ceiling
 from harness.ceiling import Ceiling
 from harness.dataset import Dataset
 
@@ -39,6 +47,8 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
         if c.provenance.get("dataset_fingerprint") == dataset.fingerprint
         and c.cores == (c.provenance["cores"] if np.isnan(cores) else cores)
     }
+    if not latest:
+        return None
     colours = dict(zip(latest, STORE_COLOURS, strict=False))
     outputs = sorted(frame["output"].unique())
     figure = Figure(figsize=(5.4 * len(outputs), 4.6), layout="constrained")
@@ -81,3 +91,24 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
 def _disk(ceiling: Ceiling, order: str) -> float:
     rates = [rate for modes in ceiling.storage.values() for mode, rate in modes.items() if rate and order in mode]
     return max(rates)
+
+
+def markdown(ceilings: Sequence[Ceiling]) -> str:
+    """What each store's ceilings are on as many cores as were measured at most; the disk at the best of its modes."""
+    most = max(c.cores for c in ceilings)
+    latest = {c.store: c for c in ceilings if c.cores == most}
+    lines = [
+        "| store | disk, in order, GB/s | random, GB/s | bytes a random read | decoding, cells/s | copying, csr | dense |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for c in latest.values():
+        disk = (f"{_disk(c, order) / 1e9:.1f}" for order in ("sequential", "random"))
+        decode = f"{c.decode_cells_per_s:,.0f}" if c.decode_cells_per_s else "–"
+        copy = (f"{c.copy_cells_per_s[output]:,.0f}" for output in ("csr", "dense"))
+        cells = [f"`{c.store}`", *disk, f"{c.piece_bytes:,}", decode, *copy]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(ceiling.read(Path(sys.argv[1]))), end="")

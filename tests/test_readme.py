@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis import demand, guarantees, ratios
-from harness import results
+from analysis import demand, guarantees, ratios, roofline
+from harness import ceiling, results
 from harness.host import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -29,6 +29,10 @@ def test_the_ratios_are_of_the_committed_measurements(grid: str) -> None:
 
 def test_who_keeps_up_is_of_the_committed_measurements() -> None:
     assert demand.markdown(results.read(REFERENCE / "loaders.jsonl")) in README
+
+
+def test_the_ceilings_are_of_the_committed_records() -> None:
+    assert roofline.markdown(ceiling.read(REFERENCE)) in README
 
 
 def test_the_loaders_guarantees_are_those_the_contract_tests_assert() -> None:
