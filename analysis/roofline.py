@@ -98,7 +98,7 @@ def markdown(ceilings: Sequence[Ceiling]) -> str:
     most = max(c.cores for c in ceilings)
     latest = {c.store: c for c in ceilings if c.cores == most}
     lines = [
-        "| store | disk, in order, GB/s | random, GB/s | bytes a random read | decoding, cells/s | copying, csr | dense |",
+        "| store | disk, in order, GB/s | random, GB/s | of so many bytes | decoding, cells/s | copying, csr | dense |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for c in latest.values():
