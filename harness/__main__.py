@@ -138,7 +138,8 @@ def ceiling(options: argparse.Namespace) -> None:
     out = console()
     dataset = load(options.dataset, options.labels, out)
     with results.lock(options.results):
-        prepare_stores(dataset, set(chosen), options.results, out)
+        for name, reason in prepare_stores(dataset, set(chosen), options.results, out).items():
+            raise UserError(f"The store of {name} could not be made: {reason}")
         for name in chosen:
             with out.status("") as shown:
                 found = measure(dataset, name, lambda phase, name=name: shown.update(f"{name}: {phase}"))

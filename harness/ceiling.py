@@ -69,33 +69,56 @@ def have_ceilings(names: Sequence[str]) -> list[str]:
 
 def measure(dataset: Dataset, loader: str, told: Callable[[str], None]) -> list[Ceiling]:
     """The ceilings of a loader's store on one core and on all. UserError where it cannot be read so."""
-    from harness import storage  # brings numba
-
     files = store_files(dataset, loader)
     facts = provenance(loader, dataset)
     facts["store_bytes"] = sum(file.stat().st_size for file in files)
     facts["filesystem"] = host.filesystem(files[0])
     facts["read_ahead_bytes"] = host.read_ahead_bytes(files[0])
-    found = {}
-    for cores in sorted({1, host.available_cores()}):
-        told(f"decoding and copying, cores {cores}")
-        job = {
-            "task": "ceiling",
-            "loader": loader,
-            "adapter": loaders.NAMES[loader],
-            "dataset": dataset.to_dict(),
-            "store": str(store_path(dataset, loader).resolve()),
-            "cores": cores,
-            "seconds": SECONDS,
-        }
-        outcome = spawn(job, cores, None, lambda *_: None)
-        if outcome["status"] != "ok":
-            raise UserError(f"The ceilings of {loader}'s store cannot be measured: {outcome['reason']}")
-        found[cores] = outcome
+    alone = {cores: _without_disk(dataset, loader, cores, told) for cores in sorted({1, host.available_cores()})}
+    piece, rates = _disk(files, alone[1]["piece_bytes"], facts, told)
+    return [
+        Ceiling(
+            dataset=dataset.name,
+            store=loaders.get(loader).store,
+            cores=cores,
+            storage=rates,
+            piece_bytes=piece,
+            decode_cells_per_s=outcome["decode_cells_per_s"],
+            copy_cells_per_s=outcome["copy_cells_per_s"],
+            provenance=facts,
+        )
+        for cores, outcome in alone.items()
+    ]
+
+
+def _without_disk(dataset: Dataset, loader: str, cores: int, told: Callable[[str], None]) -> dict[str, Any]:
+    """What the loader's `ceiling` gives in a worker of its own."""
+    told(f"decoding and copying, cores {cores}")
+    job = {
+        "task": "ceiling",
+        "loader": loader,
+        "adapter": loaders.NAMES[loader],
+        "dataset": dataset.to_dict(),
+        "store": str(store_path(dataset, loader).resolve()),
+        "cores": cores,
+        "seconds": SECONDS,
+    }
+    outcome = spawn(job, cores, None, lambda *_: None)
+    if outcome["status"] != "ok":
+        raise UserError(f"The ceilings of {loader}'s store cannot be measured: {outcome['reason']}")
+    return outcome
+
+
+def _disk(
+    files: Sequence[Path], piece_bytes: int, facts: dict[str, Any], told: Callable[[str], None]
+) -> tuple[int, dict[str, dict[str, float | None]]]:
+    """(bytes of a random read, bytes/s by reader and mode: the best of the passes); how it was made enters `facts`."""
+    from harness import storage  # brings numba
+
     most = max(file.stat().st_size for file in files) // storage.PAGE * storage.PAGE
     if not most:
-        raise UserError(f"The files of {loader}'s store are too small to measure the disk with.")
-    piece = min(most, -(-found[1]["piece_bytes"] // storage.PAGE) * storage.PAGE)
+        raise UserError("The store's files are too small to measure the disk with.")
+    piece = min(most, -(-piece_bytes // storage.PAGE) * storage.PAGE)
     readers = storage.readers()
     if "fio" in readers:
         facts["packages"]["fio"] = storage.fio_version()
@@ -111,19 +134,7 @@ def measure(dataset: Dataset, loader: str, told: Callable[[str], None]) -> list[
                 passes[name].append(read(parts, size, mode))
         for name, made in passes.items():
             rates[name][str(mode)] = None if None in made else max(made)
-    return [
-        Ceiling(
-            dataset=dataset.name,
-            store=loaders.get(loader).store,
-            cores=cores,
-            storage=rates,
-            piece_bytes=piece,
-            decode_cells_per_s=outcome["decode_cells_per_s"],
-            copy_cells_per_s=outcome["copy_cells_per_s"],
-            provenance=facts,
-        )
-        for cores, outcome in found.items()
-    ]
+    return piece, rates
 
 
 def described(found: Sequence[Ceiling]) -> list[str]:
