@@ -51,6 +51,20 @@ def test_a_minibatch_is_cells_ids_and_labels(tiny_set: Dataset, source: object) 
     assert len(loader) == -(-tiny.N // 16)
 
 
+def test_an_order_is_drawn_once_an_epoch(source: object) -> None:
+    drawn = []
+
+    class Counting(BlockShuffling):
+        def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
+            drawn.append(epoch)
+            return super().order(blocks, rows, n_rows, fetch_rows, seed, epoch)
+
+    loader = BlockLoader(source, **SETTINGS | {"sampler": Counting(4)})
+    for _ in range(2):
+        assert len(list(loader)) == len(loader) == len(loader)
+    assert drawn == [0, 1, 2]
+
+
 def test_epochs_follow_each_other(source: object) -> None:
     loader = BlockLoader(source, **SETTINGS)
     assert [ids(loader), ids(loader)] == [ids(BlockLoader(source, **SETTINGS).epoch(i)) for i in (0, 1)]

@@ -70,6 +70,7 @@ class BlockLoader:
         self.share = {"rank": rank, "ranks": ranks, "workers": workers, "drop_last": drop_last}
         self.worker = worker
         self.epoch_index, self.delivered = 0, 0
+        self.drawn: tuple[int, list[Share]] | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
         """The epoch that is next, or what is left of the one whose state was loaded."""
@@ -107,12 +108,17 @@ class BlockLoader:
         self.source.close()
 
     def _shares(self, index: int) -> list[Share]:
-        """Of all workers, in one epoch."""
+        """Of all workers, in one epoch; the order is drawn once, however often the length is asked for."""
+        if self.drawn and self.drawn[0] == index:
+            return self.drawn[1]
+        self.drawn = None  # one order in memory at a time
         n = len(self.source) if self.subset is None else len(self.subset)
         order = self.sampler.order(self.source, self.subset, n, self.fetch_rows, self.seed, index)
         order = order if self.subset is None else Subset(order, self.subset)
         workers = range(self.share["workers"])
-        return [Share(order, self.batch_size, worker=worker, **self.share) for worker in workers]
+        shares = [Share(order, self.batch_size, worker=worker, **self.share) for worker in workers]
+        self.drawn = index, shares
+        return shares
 
 
 def _row_ids(subset: np.ndarray, n: int) -> np.ndarray:
