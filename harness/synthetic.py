@@ -10,7 +10,6 @@ drug and a change of plate hurts it.
 
 import json
 import shutil
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import UserError
+from harness.h5chunks import ChunkWriter, chunk_like_anndata
 from harness.host import available_cores
 
 RECIPE = 1  # goes up when the same parameters come to give other cells
@@ -38,7 +38,6 @@ RESPONDING = 200  # genes that respond to one drug, mechanism or plate
 PLATE_LIKENESSES = 4
 SLAB = 1_024  # cells sampled per task
 CELL_BYTES = 3_900  # on disk, with labels
-GZIP_LEVEL = 4  # h5py's, and so anndata's, default
 
 
 def generate(
@@ -168,7 +167,7 @@ def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecuto
         file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
         x = file.create_group("X")
         x.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": (n, GENES)})
-        chunk = _chunk_like_anndata(n * 1_400)
+        chunk = chunk_like_anndata(n * 1_400)
         data, indices = (
             ChunkWriter(x, name, dtype, chunk, pool) for name, dtype in (("data", "f4"), ("indices", "i4"))
         )
@@ -207,44 +206,6 @@ def _obs_table(design: Design, obs: pd.DataFrame, plate: int) -> pd.DataFrame:
     return pd.DataFrame(table, index=[f"plate{plate + 1}_{i}" for i in range(len(obs))])
 
 
-class ChunkWriter:
-    """Appends to a gzip data set of HDF5, compressing its chunks in threads as h5py itself cannot."""
-
-    def __init__(self, group: h5py.Group, name: str, dtype: str, chunk: int, pool: ThreadPoolExecutor) -> None:
-        self.dataset = group.create_dataset(
-            name, shape=(0,), maxshape=(None,), dtype=dtype, chunks=(chunk,), compression="gzip",
-            compression_opts=GZIP_LEVEL,
-        )  # fmt: skip
-        self.chunk, self.pool = chunk, pool
-        self.written, self.rest, self.pending = 0, np.empty(0, dtype), deque()
-
-    def append(self, values: np.ndarray) -> None:
-        values = np.concatenate([self.rest, values])
-        whole = len(values) // self.chunk * self.chunk
-        for start in range(0, whole, self.chunk):
-            self._submit(values[start : start + self.chunk], self.chunk)
-        self.rest = values[whole:].copy()
-
-    def close(self) -> None:
-        if len(self.rest):
-            padded = np.zeros(self.chunk, self.rest.dtype)
-            padded[: len(self.rest)] = self.rest
-            self._submit(padded, len(self.rest))
-        while self.pending:
-            self._write_oldest()
-
-    def _submit(self, values: np.ndarray, used: int) -> None:
-        self.pending.append((self.pool.submit(zlib.compress, values.tobytes(), GZIP_LEVEL), used))
-        if len(self.pending) > 64:
-            self._write_oldest()
-
-    def _write_oldest(self) -> None:
-        future, used = self.pending.popleft()
-        self.dataset.resize((self.written + used,))
-        self.dataset.id.write_direct_chunk((self.written,), future.result())
-        self.written += used
-
-
 def in_order[T, R](pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Results in the order of the items, no more than a few ahead of the consumer."""
     pending = deque()
@@ -254,12 +215,6 @@ def in_order[T, R](pool: ThreadPoolExecutor, function: Callable[[T], R], items: 
             yield pending.popleft().result()
     while pending:
         yield pending.popleft().result()
-
-
-def _chunk_like_anndata(length: int) -> int:
-    """The chunk length h5py picks for a compressed array, and so the one in files that anndata wrote."""
-    with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
-        return file.create_dataset("x", shape=(max(length, 1),), dtype="f4", chunks=True).chunks[0]
 
 
 def _draw_rows(rng: np.random.Generator, rows: int, shares: np.ndarray) -> np.ndarray:
