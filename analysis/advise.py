@@ -44,8 +44,8 @@ def shortfalls(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
 
 def choose(found: pd.DataFrame, labels: Sequence[str], within: float) -> pd.DataFrame:
     """Those that fall short by no more than `within` bits for every label, the fastest of each output first."""
-    mixed = found[(found[[f"short_{label}" for label in labels]] <= within).all(axis=1)]
-    mixed = mixed[[not loaders.holds_all(name) for name in mixed["loader"]]]
+    is_mixed = (found[[f"short_{label}" for label in labels]] <= within).all(axis=1)
+    mixed = found[is_mixed & ~found["loader"].map(loaders.holds_all)]
     return mixed.sort_values(["output", "cells_per_s"], ascending=[True, False], ignore_index=True)
 
 

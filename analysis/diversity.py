@@ -27,7 +27,7 @@ def draw(frame: pd.DataFrame, dataset: Dataset) -> Figure | None:
     counts = np.bincount(codes[codes >= 0])
     shares = counts / counts.sum()
     factors = sorted(rows["fetch_factor"].unique())
-    blocks = np.unique(np.geomspace(1, rows["block_size"].max(), 40).round().astype(int))
+    blocks = 2 ** np.arange(int(np.log2(rows["block_size"].max())) + 1)  # those that divide a buffer
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     ax = figure.subplots()
     theirs = published.block_shuffling()
