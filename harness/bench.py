@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,10 +43,12 @@ def bench(options: argparse.Namespace) -> None:
     out = console()
     folder = options.results
     written: list[Path] = []
+    # A grid that compares data sets names them; one of any other runs on the one that was asked for.
+    specs = {name: datasets(name) or (options.dataset,) for name in names}
+    made = {spec: load(spec, options.labels, out) for spec in dict.fromkeys(chain.from_iterable(specs.values()))}
     with results.lock(folder):
         for name in names:
-            # A grid that compares data sets names them; one of any other runs on the one that was asked for.
-            sets = [load(spec, options.labels, out) for spec in datasets(name) or (options.dataset,)]
+            sets = [made[spec] for spec in specs[name]]
             grids = [with_consumer(expand(name, dataset.name), options.consumer_ms) for dataset in sets]
             for grid, dataset in zip(grids, sets, strict=True):
                 measure(grid, dataset, folder, options, out)

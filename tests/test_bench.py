@@ -46,11 +46,14 @@ def test_every_condition_has_its_row(finished: tuple[Path, str]) -> None:
     assert all("/" not in json.dumps(m.provenance["packages"]) for m in found)
 
 
+PICTURES = ("throughput", "entropy", "bounds", "loaders")
+
+
 def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[Path, str]) -> None:
     folder, printed = finished
     named = printed.split("Written:")[1].split()
     kinds = ["jsonl", "table.md", "table.csv"]
-    kinds += [f"{picture}.{form}" for picture in ("throughput", "entropy", "loaders") for form in ("png", "pdf")]
+    kinds += [f"{picture}.{form}" for picture in PICTURES for form in ("png", "pdf")]
     assert len(named) == len(kinds)
     assert all(path.endswith(kind) for path, kind in zip(named, kinds, strict=True))
     for path in named:
