@@ -1,6 +1,7 @@
 """Which loader, block size and fetch factor: the fastest of those whose minibatches are as mixed as is asked for."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,13 @@ def shortfalls(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
     law_bits: what is to be expected of the first label by block size and fetch factor, its blocks of one value each.
     """
     codes = {label: dataset.labels(label) for label in dataset.label_names}
+    first = dataset.label_names[0]
+    shares = entropy.shares(codes[first])
+
+    @cache
+    def ideal(label: str, m: int) -> float:  # of all cells, and so not to be counted for every row
+        return entropy.random_ideal(codes[label], m)
+
     found = []
     for row in frame[(frame["order"] == "random") & frame["cells_per_s"].notna()].to_dict("records"):
         path = results.order_path(folder, row["condition"], dataset.fingerprint)
@@ -30,14 +38,12 @@ def shortfalls(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
         for label, of_cell in codes.items():
             bits = entropy.of_batches(batches, of_cell, m)
             mean, error = entropy.mean_and_error(bits, max(1, fetch_rows // m))
-            row[f"short_{label}"] = entropy.random_ideal(of_cell, m) - mean
+            row[f"short_{label}"] = ideal(label, m) - mean
             row[f"error_{label}"] = error
         row["law_bits"] = np.nan
         if not np.isnan(row["block_size"]):
-            first = codes[dataset.label_names[0]]
-            shares = np.bincount(first[first >= 0]) / (first >= 0).sum()
             law = expected.exact(shares, m, int(row["block_size"]), int(row["fetch_factor"]))
-            row["law_bits"] = entropy.random_ideal(first, m) - law
+            row["law_bits"] = ideal(first, m) - law
         found.append(row)
     return pd.DataFrame(found)
 

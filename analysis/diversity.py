@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import expected, published
+from analysis import entropy, expected, published
 from analysis.figures import STYLE
 from harness.dataset import Dataset
 
@@ -23,9 +23,7 @@ def draw(frame: pd.DataFrame, dataset: Dataset) -> Figure | None:
     if rows["block_size"].nunique() < 2 or rows["fetch_factor"].nunique() < 2 or rows["batch_size"].nunique() > 1:
         return None
     m = int(rows["batch_size"].iloc[0])
-    codes = dataset.labels(frame.attrs["label"])
-    counts = np.bincount(codes[codes >= 0])
-    shares = counts / counts.sum()
+    shares = entropy.shares(dataset.labels(frame.attrs["label"]))
     factors = sorted(rows["fetch_factor"].unique())
     blocks = 2 ** np.arange(int(np.log2(rows["block_size"].max())) + 1)  # those that divide a buffer
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")

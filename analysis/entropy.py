@@ -36,6 +36,12 @@ def of_batches(batches: list[np.ndarray], labels: np.ndarray, batch_size: int) -
     return np.array([of_codes(labels[rows]) for rows in batches if len(rows) == batch_size])
 
 
+def shares(labels: np.ndarray) -> np.ndarray:
+    """Each label's share of the cells that have one."""
+    counts = np.bincount(labels[labels >= 0])
+    return counts / counts.sum()
+
+
 def random_ideal(labels: np.ndarray, batch_size: int) -> float:
     """Expected entropy in bits of a batch drawn at random, without replacement, from all labelled cells.
 

@@ -71,12 +71,10 @@ def poster_bounds(p: np.ndarray, m: int, b: int) -> tuple[float, float]:
     return label_entropy(p) - b * bias, label_entropy(p) + bias
 
 
-def longest_block(m: int, f: int, within: float = 0.5) -> int:
+def longest_block(f: int, within: float = 0.5) -> int:
     """The largest b whose minibatches lose at most `within` more of the random bias than cells drawn at random do.
 
-    By first order the bias is (1 + (b - 1) / f) times the random one for large buffers: half more is the poster's
+    By first order the bias in a large buffer is 1 + (b - 1) / f times the random one: half more is the poster's
     guideline, b <= f / 2.
     """
-    blocks = np.arange(1, m * f + 1)
-    worse = m / np.array([effective_cells(m, b, f) for b in blocks]) if m * f <= 4096 else 1 + (blocks - 1) / f
-    return int(blocks[worse <= 1 + within + 1e-12][-1])
+    return int(within * f) + 1

@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from analysis import published
 
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # told apart by the colour-blind
 STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
 
 
@@ -31,7 +32,7 @@ def entropy(frame: pd.DataFrame, dataset: str) -> Figure | None:
     return _heatmaps(frame, "entropy_bits", title, note, log=False)
 
 
-ORDER_COLOURS = {"random": "#0072b2", "stream": "#e69f00"}  # told apart by the colour-blind
+ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
 
 @matplotlib.rc_context(STYLE)

@@ -15,12 +15,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import loaders
-from analysis.figures import STYLE
+from analysis.figures import COLOURS, STYLE
 from harness import ceiling
 from harness.ceiling import Ceiling
 from harness.dataset import Dataset
 
-STORE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # told apart by the colour-blind
 MARKERS = {"random": "o", "stream": "s"}
 APART = 1.3  # times, one name above the other
 LEAST_BYTES = 10.0  # a cell; what took fewer from the disk stands at the left edge: it came from memory
@@ -49,7 +48,7 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
     }
     if not latest:
         return None
-    colours = dict(zip(latest, STORE_COLOURS, strict=False))
+    colours = dict(zip(latest, COLOURS, strict=False))
     outputs = sorted(frame["output"].unique())
     figure = Figure(figsize=(5.4 * len(outputs), 4.6), layout="constrained")
     left, right = LEAST_BYTES / 1.6, max(1e5, frame["bytes"].max() * 3)

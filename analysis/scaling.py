@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import STYLE
+from analysis.figures import COLOURS, STYLE
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # told apart by the colour-blind
 AXES = {
     "batch_size": "cells in a minibatch",
     "buffer_rows": "rows in a buffer",

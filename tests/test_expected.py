@@ -69,7 +69,9 @@ def test_a_block_as_long_as_the_buffer_has_one_label() -> None:
 
 @pytest.mark.parametrize("f", [16, 64, 256, 1024])
 def test_the_guideline_is_half_more_than_the_random_bias(f: int) -> None:
-    assert expected.longest_block(64, f) == pytest.approx(f / 2, abs=1.5)
+    longest = expected.longest_block(f)
+    assert longest == pytest.approx(f / 2, abs=1.5)
+    assert 64 / expected.effective_cells(64, longest, f) == pytest.approx(1.5, abs=0.02)
 
 
 def test_the_random_level_is_that_of_blocks_of_one() -> None:
