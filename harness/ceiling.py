@@ -11,7 +11,7 @@ from harness import host, pagecache, results
 from harness.dataset import Dataset
 from harness.errors import UserError
 from harness.prepare import store_files, store_path
-from harness.provenance import provenance
+from harness.provenance import of_store, provenance
 from harness.results import Measurement
 from harness.spawn import spawn
 
@@ -70,10 +70,7 @@ def have_ceilings(names: Sequence[str]) -> list[str]:
 def measure(dataset: Dataset, loader: str, told: Callable[[str], None]) -> list[Ceiling]:
     """The ceilings of a loader's store on one core and on all. UserError where it cannot be read so."""
     files = store_files(dataset, loader)
-    facts = provenance(loader, dataset)
-    facts["store_bytes"] = sum(file.stat().st_size for file in files)
-    facts["filesystem"] = host.filesystem(files[0])
-    facts["read_ahead_bytes"] = host.read_ahead_bytes(files[0])
+    facts = provenance(loader, dataset) | of_store(files)
     alone = {cores: _without_disk(dataset, loader, cores, told) for cores in sorted({1, host.available_cores()})}
     piece, rates = _disk(files, alone[1]["piece_bytes"], facts, told)
     return [

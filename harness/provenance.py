@@ -1,7 +1,9 @@
 """Where, when and with what a record was made."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import loaders
@@ -30,4 +32,13 @@ def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[
         "env": thread_budget(cores),
         "dataset_fingerprint": dataset.fingerprint,
         "store_bytes": None,
+    }
+
+
+def of_store(files: Sequence[Path]) -> dict[str, Any]:
+    """The part of it that says where the store lies."""
+    return {
+        "store_bytes": sum(file.stat().st_size for file in files),
+        "filesystem": host.filesystem(files[0]),
+        "read_ahead_bytes": host.read_ahead_bytes(files[0]),
     }

@@ -16,7 +16,7 @@ from harness.dataset import Dataset
 from harness.display import Display
 from harness.errors import UserError
 from harness.prepare import store_files, store_path
-from harness.provenance import provenance
+from harness.provenance import of_store, provenance
 from harness.results import Measurement
 from harness.spawn import spawn
 from harness.together import spawn_together
@@ -93,9 +93,7 @@ def measure_one(
         return Measurement(**known, status="failed", reason=reason)
     files = store_files(dataset, condition.loader)
     begun = stamps(files)
-    known["provenance"]["store_bytes"] = sum(file.stat().st_size for file in files)
-    known["provenance"]["filesystem"] = host.filesystem(files[0])
-    known["provenance"]["read_ahead_bytes"] = host.read_ahead_bytes(files[0])
+    known["provenance"] |= of_store(files)
     if condition.cache != "warm":
         display.phase("evict")
         method = known["provenance"]["evict_method"] = pagecache.evict(files)
@@ -133,7 +131,8 @@ def measure_one(
         known["provenance"]["bound"] = outcome.pop("bound")
     else:
         outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
-    log, _ = outcome.pop("log"), outcome.pop("edges_s", None)
+    log = outcome.pop("log")
+    outcome.pop("edges_s", None)
     if outcome["status"] in ("failed", "timeout") and log:
         (folder / "logs").mkdir(exist_ok=True)
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(log)
