@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,10 +51,7 @@ class Ceiling:
     @classmethod
     def from_json(cls, line: str) -> "Ceiling":
         """Raises ValueError saying what is wrong with the line."""
-        values = json.loads(line)
-        if not isinstance(values, dict) or set(values) != {f.name for f in fields(cls)}:
-            raise ValueError("it has other fields than a ceiling")
-        return cls(**values)
+        return results.of_fields(cls, line)
 
 
 def have_ceilings(names: Sequence[str]) -> list[str]:

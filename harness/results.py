@@ -104,10 +104,15 @@ class Conversion:
     @classmethod
     def from_json(cls, line: str) -> "Conversion":
         """Raises ValueError saying what is wrong with the line."""
-        values = json.loads(line)
-        if not isinstance(values, dict) or set(values) != {f.name for f in fields(cls)}:
-            raise ValueError("it has other fields than a conversion")
-        return cls(**values)
+        return of_fields(cls, line)
+
+
+def of_fields[T](kind: type[T], line: str) -> T:
+    """A record all of whose fields are JSON's own; ValueError where the line has others."""
+    values = json.loads(line)
+    if not isinstance(values, dict) or set(values) != {f.name for f in fields(kind)}:
+        raise ValueError(f"it has other fields than a {kind.__name__.lower()}")
+    return kind(**values)
 
 
 class Record(Protocol):

@@ -45,6 +45,12 @@ def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> d
     return run(job, lambda message: None)
 
 
+def us_per_cell(small: Dataset, condition: Condition) -> dict[str, Any]:
+    """A sample of what a cell takes at steady state."""
+    found = measured(small, condition)
+    return sample(found["seconds"] / found["rows"] * 1e6)
+
+
 def sample(value: float) -> dict[str, Any]:
     """A number in the form in which asv keeps single samples, and tests them for significance."""
     return {"samples": [value], "number": 1}

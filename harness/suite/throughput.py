@@ -2,7 +2,7 @@
 
 from harness.condition import Condition
 
-from .small import ROUNDS, STORES, dataset, measured, sample
+from .small import ROUNDS, STORES, dataset, us_per_cell
 
 SETTINGS = {
     "random b=16 f=64": ("random", {"block_size": 16, "fetch_factor": 64}),
@@ -28,8 +28,7 @@ class Throughput:
         )
 
     def track_us_per_cell(self, store: str, setting: str, output: str) -> dict:
-        found = measured(self.dataset, self.condition)
-        return sample(found["seconds"] / found["rows"] * 1e6)
+        return us_per_cell(self.dataset, self.condition)
 
     track_us_per_cell.unit = "us/cell"
     track_us_per_cell.rounds = ROUNDS
@@ -49,8 +48,7 @@ class Baselines:
         self.condition = Condition(dataset="small", loader=loader, order=order, cache="warm")
 
     def track_us_per_cell(self, loader: str) -> dict:
-        found = measured(self.dataset, self.condition)
-        return sample(found["seconds"] / found["rows"] * 1e6)
+        return us_per_cell(self.dataset, self.condition)
 
     track_us_per_cell.unit = "us/cell"
     track_us_per_cell.rounds = ROUNDS
