@@ -16,25 +16,25 @@ WINDOW_BYTES = 1 << 30  # mapped at a time when looking
 def evict(paths: Sequence[Path]) -> str | None:
     """Drops the files from the page cache; returns how, or None where this system offers no way.
 
-    Call it before the process that maps the files exists: pages that some process has mapped stay.
+    The files alone where that is enough, so that the libraries which a worker imports stay in memory, as does
+    everybody else's work; all of the cache, as root, where mincore still finds pages of them. Call it before the
+    process that maps the files exists: pages that some process has mapped stay.
     """
     for path in paths:
         with path.open("rb") as file:
             os.fsync(file.fileno())  # dirty pages cannot be dropped
-    how = evict_method()
-    if how == "drop_caches":
-        # Pages alone. With 3, names and inodes of all files go too, of which no loader here has many, and a library
-        # of thousands of files takes seconds longer to import.
-        DROP_CACHES.write_text("1\n")
-    elif how == "fadvise":
-        for path in paths:
-            with path.open("rb") as file:
+            if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return how
+    method = evict_method()
+    if method == "drop_caches":
+        if hasattr(os, "posix_fadvise") and not resident(paths):
+            return "fadvise"
+        DROP_CACHES.write_text("1\n")
+    return method
 
 
 def evict_method() -> str | None:
-    """How this user can empty the page cache: all of it as root, else file by file; None where neither is had."""
+    """The most this user can do: empty all of the page cache, as root, or single files of it; None where neither."""
     if os.access(DROP_CACHES, os.W_OK):
         return "drop_caches"
     return "fadvise" if hasattr(os, "posix_fadvise") else None
