@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis import expected
 from analysis.ratios import ratios
-from analysis.report import interval
+from analysis.summary import interval
 from harness import results
 from harness.synthetic import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
 

@@ -1,22 +1,24 @@
 """Entropy of the labels in a minibatch against block size: measured, expected, bounded, and published."""
 
+from collections.abc import Sequence
+
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import entropy, expected, published
-from analysis.figures import STYLE
+from analysis.figures import STYLE, Drawn
 from harness.dataset import Dataset
 
 COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#b8a000", "#e69f00", "#d55e00")  # by rising fetch factor
 
 
 @matplotlib.rc_context(STYLE)
-def draw(frame: pd.DataFrame, dataset: Dataset) -> Figure | None:
+def draw(frame: pd.DataFrame, dataset: Dataset) -> Drawn | None:
     """A line a fetch factor: the exact expectation, the points measured on it, and hollow those published.
 
-    frame: a table as `report.table` makes it. None for fewer than two block sizes and fetch factors, or minibatches of
+    frame: a table as `summary.table` makes it. None for fewer than two block sizes and fetch factors, or minibatches of
     several sizes. Published are plates in minibatches of 64; the generated set has plates of the same shares.
     """
     rows = frame[frame["block_size"].notna() & frame["entropy_bits"].notna() & (frame["order"] == "random")]
@@ -29,21 +31,37 @@ def draw(frame: pd.DataFrame, dataset: Dataset) -> Figure | None:
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     ax = figure.subplots()
     theirs = published.block_shuffling()
+    numbers = []
+
+    def shown(what: str, sizes: Sequence[float], bits: Sequence[float], f: int | None = None) -> None:
+        numbers.extend(
+            {"line": what, "fetch_factor": f, "block_size": b, "bits": y} for b, y in zip(sizes, bits, strict=True)
+        )
+
     for colour, factor in zip(COLOURS, factors, strict=False):
         f = int(factor)
-        ax.plot(blocks, [expected.exact(shares, m, int(b), f) for b in blocks], color=colour, lw=1.2, label=f"f = {f}")
+        exact = [expected.exact(shares, m, int(b), f) for b in blocks]
         first = [expected.first_order(shares, m, int(b), f) for b in blocks if b <= m * f]
+        mine = rows[rows["fetch_factor"] == factor].sort_values("block_size")
+        ax.plot(blocks, exact, color=colour, lw=1.2, label=f"f = {f}")
         ax.plot(blocks[: len(first)], first, ":", color=colour, lw=0.8)
-        mine = rows[rows["fetch_factor"] == factor]
         error = mine["entropy_error_bits"].fillna(0)
         ax.errorbar(mine["block_size"], mine["entropy_bits"], error, fmt="o", color=colour, ms=4, lw=0.8)
+        shown("exact", blocks, exact, f)
+        shown("first order", blocks[: len(first)], first, f)
+        shown("measured", mine["block_size"], mine["entropy_bits"], f)
         if frame.attrs["label"] == "plate" and m == 64:
             of_factor = theirs[theirs["fetch_factor"] == factor]
             ax.plot(of_factor["block_size"], of_factor["entropy_bits"], "s", mfc="none", color=colour, ms=6, mew=0.8)
+            shown("published", of_factor["block_size"], of_factor["entropy_bits"], f)
     lower, upper = zip(*(expected.poster_bounds(shares, m, int(b)) for b in blocks), strict=True)
+    random = expected.exact(shares, m, 1, 1024)
     ax.plot(blocks, lower, "--", color="0.3", lw=1, label="the poster's lower bound")
     ax.plot(blocks, upper, "-.", color="0.3", lw=1, label="its upper bound as printed: above H(p)")
-    ax.axhline(expected.exact(shares, m, 1, 1024), color="0.6", lw=0.8, label="cells drawn at random")
+    ax.axhline(random, color="0.6", lw=0.8, label="cells drawn at random")
+    shown("poster, lower", blocks, lower)
+    shown("poster, upper", blocks, upper)
+    shown("random", blocks[:1], [random])
     ax.set(xlabel="block size, cells", ylabel=f"entropy of {frame.attrs['label']} in a minibatch, bits")
     ax.set_xscale("log", base=2)
     ax.set_ylim(-0.1, expected.label_entropy(shares) + 0.35)
@@ -51,4 +69,4 @@ def draw(frame: pd.DataFrame, dataset: Dataset) -> Figure | None:
     ax.set_title(
         f"{dataset.name}: lines expected (dotted: to first order), dots measured, squares published", fontsize=9
     )
-    return figure
+    return Drawn(figure, pd.DataFrame(numbers))

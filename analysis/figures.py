@@ -1,6 +1,7 @@
-"""Pictures: each a function from a frame to a figure."""
+"""Pictures: each a function from a frame to a figure and the numbers it shows."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -16,7 +17,14 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # 
 STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
 
 
-def throughput(frame: pd.DataFrame, dataset: str) -> Figure | None:
+class Drawn(NamedTuple):
+    """A figure, and the numbers in it, a line a mark."""
+
+    figure: Figure
+    numbers: pd.DataFrame
+
+
+def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s over block size and fetch factor, with what AnnLoader's random order gives named below."""
     base = frame[(frame["loader"] == "annloader") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
     rates = [f"{row.cells_per_s:,.0f} ({row.output})" for row in base.itertuples()]
@@ -24,7 +32,7 @@ def throughput(frame: pd.DataFrame, dataset: str) -> Figure | None:
     return _heatmaps(frame, "cells_per_s", f"Throughput on {dataset}, cells/s", note, log=True)
 
 
-def entropy(frame: pd.DataFrame, dataset: str) -> Figure | None:
+def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Bits of the data set's first label in a minibatch, with what random sampling would give named below."""
     ideal = frame["ideal_bits"].dropna().unique()
     note = f"cells drawn at random: {', '.join(f'{bits:.2f}' for bits in ideal)}"
@@ -36,7 +44,7 @@ ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
 
 @matplotlib.rc_context(STYLE)
-def bars(frame: pd.DataFrame, dataset: str) -> Figure | None:
+def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s of each condition on a log scale, a panel an output, the fastest on top.
 
     Drawn for a comparison of loaders, five or more; None for a sweep of a few.
@@ -63,7 +71,10 @@ def bars(frame: pd.DataFrame, dataset: str) -> Figure | None:
     handles = [Patch(color=colour, label=order) for order, colour in drawn.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(f"Loaders on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
-    return figure
+    frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
+    settings = [_settings(row) for row in frame.itertuples()]
+    numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=settings)
+    return Drawn(figure, numbers)
 
 
 def _settings(row: object) -> str:
@@ -76,7 +87,7 @@ def _settings(row: object) -> str:
 
 
 @matplotlib.rc_context(STYLE)
-def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Figure | None:
+def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Drawn | None:
     """`value` over block size (down) and fetch factor (across), a panel a loader and output.
 
     Only loaders measured at two settings or more of each are drawn; None where there is none. What was published of
@@ -106,7 +117,8 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
     figure.colorbar(image, ax=list(axes), shrink=0.9)
     figure.supxlabel(note, fontsize=8)
     figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
-    return figure
+    long = [grid.stack().rename(value).reset_index().assign(panel=name) for name, grid in panels.items()]
+    return Drawn(figure, pd.concat(long)[["panel", "block_size", "fetch_factor", value]])
 
 
 def _over_both(panel: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -134,10 +146,11 @@ def _heatmap(ax: Axes, grid: pd.DataFrame, norm: Normalize, text: str) -> object
 
 
 @matplotlib.rc_context(STYLE)
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Writes path.png and path.pdf, the same bytes for the same figure."""
+def save(drawn: Drawn, path: Path) -> list[Path]:
+    """Writes path.png, path.pdf and path.csv, the same bytes for the same figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    png, pdf = (path.with_name(path.name + suffix) for suffix in (".png", ".pdf"))
-    figure.savefig(png)
-    figure.savefig(pdf, metadata={"CreationDate": None})
-    return [png, pdf]
+    png, pdf, numbers = (path.with_name(path.name + suffix) for suffix in (".png", ".pdf", ".csv"))
+    drawn.figure.savefig(png)
+    drawn.figure.savefig(pdf, metadata={"CreationDate": None})
+    drawn.numbers.to_csv(numbers, index=False, float_format="%.6g")
+    return [png, pdf, numbers]

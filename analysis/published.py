@@ -4,11 +4,33 @@ import pandas as pd
 
 from harness.host import ROOT
 
-SCDATASET = ROOT / "results" / "published" / "scdataset.csv"
+FOLDER = ROOT / "results" / "published"
 
 
 def block_shuffling() -> pd.DataFrame:
     """scDataset over h5ad in one process, minibatches of 64: block_size, fetch_factor, cells_per_s, entropy_bits of
     the plates."""
-    frame = pd.read_csv(SCDATASET)
+    frame = pd.read_csv(FOLDER / "scdataset.csv")
     return frame[(frame["backend"] == "h5ad") & (frame["sampler"] == "block shuffling") & (frame["workers"] == 0)]
+
+
+def training() -> pd.DataFrame:
+    """scDataset's linear models of Tahoe-100M, tested on plate 14: arm, task, macro_f1 and its sd over runs."""
+    return pd.read_csv(FOLDER / "training.csv")
+
+
+def annbatch_epochs() -> pd.DataFrame:
+    """annbatch's epochs of Tahoe-100M: loader, epoch_s."""
+    frame = pd.read_csv(FOLDER / "annbatch.csv")
+    return frame[frame["epoch_s"].notna()]
+
+
+def conversions() -> pd.DataFrame:
+    """annbatch's making of stores: loader, what, seconds, cells."""
+    return pd.read_csv(FOLDER / "conversions.csv")
+
+
+def laws() -> pd.DataFrame:
+    """SLAF's costs of a cell over the number handled at once, and its five phases (law "ladder"): law, method, size,
+    us_per_cell, cells_per_s."""
+    return pd.read_csv(FOLDER / "laws.csv")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.report import interval
+from analysis.summary import interval
 from harness import results
 from harness.condition import Condition
 from harness.results import Measurement

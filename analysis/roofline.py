@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import loaders
-from analysis.figures import COLOURS, STYLE
+from analysis.figures import COLOURS, STYLE, Drawn
 from harness import ceiling
 from harness.ceiling import Ceiling
 from harness.dataset import Dataset
@@ -26,7 +26,7 @@ LEAST_BYTES = 10.0  # a cell; what took fewer from the disk stands at the left e
 
 
 @matplotlib.rc_context(STYLE)
-def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> Figure | None:
+def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> Drawn | None:
     """A panel an output; a point a condition that has a ceiling, coloured by its store (grey: its decoding was not
     measured), each loader named at its best.
 
@@ -84,7 +84,8 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
     axes[0].set_ylim(frame["cells_per_s"].min() / 8, 2 * top)
     axes[0].set_ylabel("cells/s")
     figure.suptitle(f"What binds on {dataset.name}: circles random order, squares stream", fontsize=10)
-    return figure
+    columns = ["output", "loader", "order", "disk_bytes_per_cell", "cells_per_s", "ceiling_cells_per_s", "binds"]
+    return Drawn(figure, frame.sort_values([*columns[:3], "cells_per_s"])[columns])
 
 
 def _disk(ceiling: Ceiling, order: str) -> float:

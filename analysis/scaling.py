@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import COLOURS, STYLE
+from analysis.figures import COLOURS, STYLE, Drawn
 
 AXES = {
     "batch_size": "cells in a minibatch",
@@ -28,10 +28,10 @@ STYLES = {("random", "csr"): "o-", ("stream", "csr"): "s--", ("random", "dense")
 
 
 @matplotlib.rc_context(STYLE)
-def draw(frames: Sequence[pd.DataFrame], axis: str, title: str) -> Figure | None:
+def draw(frames: Sequence[pd.DataFrame], axis: str, title: str) -> Drawn | None:
     """A panel a quantity, a line a loader, order and output; of cells/s with the interval over repeats.
 
-    frames: tables as `report.table` makes them, one a data set. None where the axis has one value only.
+    frames: tables as `summary.table` makes them, one a data set. None where the axis has one value only.
     """
     frame = pd.concat(frames, ignore_index=True)
     frame = frame[frame["cells_per_s"].notna() & frame[axis].notna()]
@@ -61,7 +61,8 @@ def draw(frames: Sequence[pd.DataFrame], axis: str, title: str) -> Figure | None
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
     figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
-    return figure
+    shown = ["loader", "order", "output", axis, *PANELS, "low_cells_per_s", "high_cells_per_s"]
+    return Drawn(figure, frame.sort_values(shown[:4])[shown])
 
 
 def _short(value: float) -> str:

@@ -89,7 +89,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
 
     grids: one and the same, over each of the data sets.
     """
-    from analysis import diversity, figures, report, roofline, scaling
+    from analysis import costs, diversity, figures, roofline, scaling, summary, text
 
     name, axis = grids[0].name, grids[0].axis
     path = folder / f"{name}.jsonl"
@@ -99,15 +99,15 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
     written, frames = [path], []
     (folder / "figures").mkdir(exist_ok=True)
     for grid, dataset in zip(grids, sets, strict=True):
-        if not any(report.rows_of(grid, dataset, measured).values()):
+        if not any(summary.rows_of(grid, dataset, measured).values()):
             continue
-        frame = report.table(grid, dataset, measured, converted, ceilings, folder)
+        frame = summary.table(grid, dataset, measured, converted, ceilings, folder)
         frames.append(frame)
         show(frame, out)
         stem = folder / "figures" / f"{dataset.name}-{name}"
         table_md, table_csv = stem.with_name(f"{stem.name}-table.md"), stem.with_name(f"{stem.name}-table.csv")
-        table_md.write_text(report.markdown(frame))
-        table_csv.write_text(report.csv(frame))
+        table_md.write_text(text.markdown(frame))
+        table_csv.write_text(text.csv(frame))
         written += [table_md, table_csv]
         if axis:
             continue
@@ -117,20 +117,22 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
             "bounds": diversity.draw(frame, dataset),
             "loaders": figures.bars(frame, dataset.name),
             "roofline": roofline.draw(frame, ceilings, dataset),
+            "epoch": costs.epoch(frame, dataset.name),
+            "stores": costs.stores(converted, frame, dataset),
         }
-        for kind, figure in pictures.items():
-            if figure is not None:
-                written += figures.save(figure, stem.with_name(f"{stem.name}-{kind}"))
-    if axis and (figure := scaling.draw(frames, axis, grids[0].title)):
-        written += figures.save(figure, folder / "figures" / name)
+        for kind, drawn in pictures.items():
+            if drawn is not None:
+                written += figures.save(drawn, stem.with_name(f"{stem.name}-{kind}"))
+    if axis and (drawn := scaling.draw(frames, axis, grids[0].title)):
+        written += figures.save(drawn, folder / "figures" / name)
     return [*written, *([folder / "logs"] if (folder / "logs").exists() else [])]
 
 
 def show(frame: "pd.DataFrame", out: Console) -> None:
-    from analysis import report
+    from analysis import text
 
-    show_lines(report.lines(frame), out)
-    for note in report.footnotes(frame):
+    show_lines(text.lines(frame), out)
+    for note in text.footnotes(frame):
         out.print(note, highlight=False, markup=False)
 
 

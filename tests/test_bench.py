@@ -53,7 +53,7 @@ def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[P
     folder, printed = finished
     named = printed.split("Written:")[1].split()
     kinds = ["jsonl", "table.md", "table.csv"]
-    kinds += [f"{picture}.{form}" for picture in PICTURES for form in ("png", "pdf")]
+    kinds += [f"{picture}.{form}" for picture in PICTURES for form in ("png", "pdf", "csv")]
     assert len(named) == len(kinds)
     assert all(path.endswith(kind) for path, kind in zip(named, kinds, strict=True))
     for path in named:

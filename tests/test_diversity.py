@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import diversity, expected, published, report
+from analysis import diversity, expected, published, summary
 from harness.condition import Condition, Grid, Timing
 from harness.dataset import Dataset
 from harness.results import Measurement, order_path
@@ -30,14 +30,16 @@ def test_a_point_a_setting_and_a_line_a_fetch_factor(tiny_set: Dataset, tmp_path
         for c in conditions
     ]
     grid = Grid(name="g", title="", timing=Timing(), conditions=tuple(conditions))
-    frame = report.table(grid, tiny_set, measured, [], [], tmp_path)
-    (ax,) = diversity.draw(frame, tiny_set).axes
+    frame = summary.table(grid, tiny_set, measured, [], [], tmp_path)
+    drawn = diversity.draw(frame, tiny_set)
+    (ax,) = drawn.figure.axes
     lines = {line.get_label(): line for line in ax.lines}
     codes = tiny_set.labels(frame.attrs["label"])
     shares = np.bincount(codes) / len(codes)
     assert lines["f = 2"].get_ydata()[0] == pytest.approx(expected.exact(shares, 16, 1, 2))
-    drawn = sorted(y for container in ax.containers for y in container[0].get_ydata())
-    assert drawn == pytest.approx(sorted(frame["entropy_bits"]))
+    points = sorted(y for container in ax.containers for y in container[0].get_ydata())
+    assert points == pytest.approx(sorted(frame["entropy_bits"]))
+    assert sorted(drawn.numbers.query("line == 'measured'")["bits"]) == points
     assert diversity.draw(frame[frame["fetch_factor"] == 1], tiny_set) is None
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import report, scaling
+from analysis import scaling, summary
 from harness.condition import Condition, Grid, Timing, datasets, expand
 from harness.dataset import Dataset
 from harness.results import Measurement
 
 
-def frame(dataset: Dataset, folder: Path, rows: dict[Condition, int]) -> report.pd.DataFrame:
+def frame(dataset: Dataset, folder: Path, rows: dict[Condition, int]) -> summary.pd.DataFrame:
     provenance = {"dataset_fingerprint": dataset.fingerprint, "git_dirty": False}
     fields = {"status": "ok", "seconds": 2.0, "fetches": 9.0, "open_s": 0.25, "first_batch_s": 0.5, "cpu_s": 1.0}
     grid = Grid(name="g", title="", timing=Timing(), conditions=tuple(rows))
@@ -19,7 +19,7 @@ def frame(dataset: Dataset, folder: Path, rows: dict[Condition, int]) -> report.
         Measurement(condition=c, timing=Timing(), repeat=0, rows=n, provenance=provenance, **fields)
         for c, n in rows.items()
     ]
-    return report.table(grid, dataset, measured, [], [], folder)
+    return summary.table(grid, dataset, measured, [], [], folder)
 
 
 def test_a_line_a_loader(tiny_set: Dataset, tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_line_a_loader(tiny_set: Dataset, tmp_path: Path) -> None:
         for loader, n in (("scdataset", 1000), ("bionemo", 3000))
         for workers in (0, 1, 2)
     }
-    figure = scaling.draw([frame(tiny_set, tmp_path, rows)], "workers", "t")
+    figure = scaling.draw([frame(tiny_set, tmp_path, rows)], "workers", "t").figure
     rates, cost, start = figure.axes
     lines = {line.get_label(): line for line in rates.lines}
     assert set(lines) == {"scdataset", "bionemo"}
@@ -43,7 +43,7 @@ def test_data_sets_are_an_axis_too(tiny_set: Dataset, tmp_path: Path) -> None:
     once = frame(tiny_set, tmp_path, {condition: 1000})
     twice = once.assign(n_cells=2 * tiny_set.n_cells, cells_per_s=400.0)
     assert scaling.draw([once], "n_cells", "t") is None
-    (line,) = scaling.draw([twice, once], "n_cells", "t").axes[0].lines
+    (line,) = scaling.draw([twice, once], "n_cells", "t").figure.axes[0].lines
     assert line.get_xdata().tolist() == [tiny_set.n_cells, 2 * tiny_set.n_cells]
     assert line.get_ydata().tolist() == [500, 400]
 

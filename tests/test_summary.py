@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import report
+from analysis import summary, text
 from harness.condition import Condition, Grid, Timing
 from harness.dataset import Dataset
 from harness.results import Measurement
@@ -19,10 +19,10 @@ def measured(dataset: Dataset, condition: Condition, repeat: int, rows: int, **f
     return Measurement(condition=condition, timing=Timing(), repeat=repeat, **values | fields)
 
 
-def table(dataset: Dataset, measurements: list[Measurement], folder: Path) -> report.pd.DataFrame:
+def table(dataset: Dataset, measurements: list[Measurement], folder: Path) -> summary.pd.DataFrame:
     conditions = tuple(dict.fromkeys(m.condition for m in measurements))
     grid = Grid(name="g", title="", timing=Timing(), conditions=conditions)
-    return report.table(grid, dataset, measurements, [], [], folder)
+    return summary.table(grid, dataset, measurements, [], [], folder)
 
 
 def test_a_share_of_the_warm_speed_is_taken_within_a_repeat(tiny_set: Dataset, tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_share_of_the_warm_speed_is_taken_within_a_repeat(tiny_set: Dataset, t
     assert np.isnan(frame.loc["warm", "times_warm"])
     assert frame.loc["cold", "times_warm"] == 0.5
     assert frame.loc["bounded", "times_warm"] == pytest.approx((100 / 1000 + 100 / 2000) / 2)
-    lines = {line["loader"]: line for line in report.lines(frame.reset_index())}
+    lines = {line["loader"]: line for line in text.lines(frame.reset_index())}
     assert {name.rstrip("*°‡") for name in lines} == {"memmap", "memmap warm", "memmap bounded"}
     assert next(line["x warm"] for name, line in lines.items() if "bounded" in name) == "0.075"
 
@@ -49,13 +49,13 @@ def test_processor_time_disk_and_waiting_are_of_each_cell(tiny_set: Dataset, tmp
     assert row["cpu_us_per_cell"] == pytest.approx(500)
     assert row["read_per_delivered"] == pytest.approx(3, rel=1e-3)
     assert row["waiting_share"] == 0.25
-    (line,) = report.lines(frame)
+    (line,) = text.lines(frame)
     assert (line["CPU, us/cell"], line["disk/CSR"], line["waiting"]) == ("500", "3.00", "25%")
 
 
 def test_what_was_not_measured_is_not_a_number(tiny_set: Dataset, tmp_path: Path) -> None:
     frame = table(tiny_set, [measured(tiny_set, Condition(dataset="tiny", loader="native"), 0, 1000)], tmp_path)
     assert frame[["cpu_us_per_cell", "read_per_delivered", "waiting_share"]].isna().all(axis=None)
-    (line,) = report.lines(frame)
+    (line,) = text.lines(frame)
     assert "waiting" not in line
     assert line["disk/CSR"] == "–"
