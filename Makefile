@@ -4,6 +4,8 @@
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
 # make figures   draws tables and figures again from the records, and measures nothing      (RESULTS=, DATASETS=)
 # make asv       compares the speed of HEAD with where it left BASE; fails on a regression   (BASE=origin/main, FACTOR=1.15)
+# make report    writes one HTML page of all that lies in a results folder      (RESULTS=)
+# make train     trains the same models in every order of the cells, and compares      (DATASET=, ARMS=, SEEDS=, GENES=, RESULTS=)
 # make ceiling   measures what the disk, decoding and copying allow with no loader at all
 # make status    tells what the results hold
 # make doctor    tells which loaders import, and what this machine allows
@@ -26,7 +28,7 @@ flag = $(if $($(1)),--$(2) $($(1)))
 # Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench figures ceiling asv asv-publish test-asv test test-slow status doctor prepare lock check
+.PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP) $(apart:%=.venvs/%/.setup)
@@ -53,6 +55,13 @@ test-asv: setup
 
 ceiling: setup
 	@$(PYTHON) -m harness ceiling --dataset "$(DATASET)" $(call flag,LOADERS,loaders) $(call flag,RESULTS,results)
+
+report: setup
+	@$(PYTHON) -m harness report $(call flag,RESULTS,results)
+
+train: setup
+	@$(PYTHON) -m harness train --dataset "$(DATASET)" $(call flag,ARMS,arms) $(call flag,SEEDS,seeds) \
+		$(call flag,GENES,genes) $(call flag,RESULTS,results)
 
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }

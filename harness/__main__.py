@@ -14,7 +14,8 @@ from harness.bench import RESULTS, bench, load, prepare_only, prepare_stores
 from harness.ceiling import FILE, described, have_ceilings, measure
 from harness.display import console
 from harness.errors import UserError, unknown
-from harness.records import advise, figures
+from harness.records import advise, figures, report
+from harness.train import train
 
 EXAMPLES = """
 examples:
@@ -23,6 +24,7 @@ examples:
   python -m harness bench --dataset '/data/plates/*.h5ad' --loaders native,scdataset --repeat 3
   python -m harness prepare tahoe --project my-google-cloud-project
   python -m harness ceiling --loaders native
+  python -m harness train --arms block,random --seeds 1
   python -m harness status
 """
 
@@ -99,11 +101,24 @@ def parser() -> argparse.ArgumentParser:
     )
     verb.set_defaults(run=figures)
 
+    verb = verbs.add_parser("report", parents=[into], help="write one HTML page of all that lies in a results folder")
+    verb.set_defaults(run=report)
+
     verb = verbs.add_parser(
         "ceiling", parents=[data, into], help="measure what the disk, decoding and copying allow with no loader at all"
     )
     verb.add_argument("--loaders", type=_names, metavar="L", help="of whose stores (default: of each that can be)")
     verb.set_defaults(run=ceiling)
+
+    verb = verbs.add_parser(
+        "train", parents=[data, into], help="train the same models in every order of the cells, and compare"
+    )
+    verb.add_argument("--arms", type=_names, metavar="A", help="only these orders (default: all six)")
+    verb.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each order (default: 3)")
+    verb.add_argument(
+        "--genes", default="8192", metavar="N", help="the most counted genes to learn from, or all (default: 8192)"
+    )
+    verb.set_defaults(run=train)
 
     verb = verbs.add_parser("prepare", help="generate, download or convert a data set, and measure nothing")
     verb.add_argument("dataset", nargs="?", default="tahoe-mini", metavar="D", help="as for bench")
@@ -152,11 +167,12 @@ def ceiling(options: argparse.Namespace) -> None:
 def status(options: argparse.Namespace) -> None:
     """Prints, for each results file, its rows by outcome and every doubt about them."""
     from analysis import doubts
+    from harness.validate import KINDS
 
     if not options.folder.is_dir():
         raise UserError(f"There is no results folder {options.folder}.")
     out = console()
-    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name not in (results.CONVERSIONS, FILE))
+    paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name not in KINDS)
     if not paths:
         raise UserError(f"{options.folder} holds no results (*.jsonl).")
     for path in paths:

@@ -27,23 +27,24 @@ def console() -> Console:
 
 
 @contextmanager
-def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int], None]]:
-    """A bar with its rate and the time left; yields a function of (units done, units in all)."""
+def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]]:
+    """A bar with its rate and the time left; yields a function of (units done, units in all, what else to say)."""
     start = said = time.monotonic()
     before = None
 
-    def told(done: int, total: int) -> str:
+    def told(done: int, total: int, more: str) -> str:
         nonlocal before
         if before is None:  # what an earlier run had done is no work of this one's, and no part of its rate
             before = done
         rate = (done - before) / max(time.monotonic() - start, 1e-9)
-        if not rate:
-            return f"{done:,} of {total:,} {unit}"
-        return f"{done:,} of {total:,} {unit}, {rate:,.0f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
+        text = f"{done:,} of {total:,} {unit}"
+        if rate:
+            text += f", {rate:,.0f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
+        return f"{text}, {more}" if more else text
 
-    def plain(done: int, total: int) -> None:
+    def plain(done: int, total: int, more: str = "") -> None:
         nonlocal said
-        text = told(done, total)
+        text = told(done, total, more)
         if time.monotonic() - said >= PLAIN_EVERY_S / 3:
             said = time.monotonic()
             console.print(f"{title}: {text}", markup=False, highlight=False)
@@ -59,7 +60,11 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[[int, int]
         transient=True,
     ) as live:
         task = live.add_task(title, total=None, told="")
-        yield lambda done, total: live.update(task, completed=done, total=total, told=told(done, total))
+
+        def drawn(done: int, total: int, more: str = "") -> None:
+            live.update(task, completed=done, total=total, told=told(done, total, more))
+
+        yield drawn
 
 
 class Display:

@@ -1,4 +1,4 @@
-"""What the records give, with nothing measured: tables and figures drawn again, and advice."""
+"""What the records give, with nothing measured: tables and figures drawn again, a page of all, and advice."""
 
 import argparse
 from pathlib import Path
@@ -41,11 +41,20 @@ def figures(options: argparse.Namespace) -> None:
     out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
 
 
+def report(options: argparse.Namespace) -> None:
+    """Writes one page of everything that lies in a results folder."""
+    from analysis import report
+
+    if not options.results.is_dir():
+        raise UserError(f"There is no results folder {options.results}.")
+    console().print("\nWritten:", f"  {report.write(options.results)}", sep="\n", highlight=False)
+
+
 def advise(options: argparse.Namespace) -> None:
     """Prints the loaders whose minibatches are mixed as well as is asked for, the fastest first, and code for it."""
     import pandas as pd
 
-    from analysis import advise, report
+    from analysis import advise, summary
 
     out = console()
     dataset = load(options.dataset, options.labels, out)
@@ -56,7 +65,7 @@ def advise(options: argparse.Namespace) -> None:
         measured = results.read(options.results / f"{name}.jsonl")
         grid = expand(name, dataset.name)
         if any(m.condition.dataset == dataset.name for m in measured):
-            frame = report.table(grid, dataset, measured, [], [], options.results)
+            frame = summary.table(grid, dataset, measured, [], [], options.results)
             frames.append(advise.shortfalls(frame[frame["cache"] == "cold"], dataset, options.results))
     if not any(len(frame) for frame in frames):
         raise UserError(f"{options.results} has no records of {dataset.name}: make bench DATASET={options.dataset}")

@@ -9,11 +9,15 @@ from harness.ceiling import Ceiling
 from harness.errors import UserError
 from harness.results import Conversion, Measurement
 from harness.runner import COLD_AT_MOST
+from harness.runs import FILE as RUNS
+from harness.runs import Run
 
 CPU_SLACK = 1.02  # clocks of processor time and of the wall are read one after the other
 CPU_SLACK_S = 0.1
 ABOVE = 1.5  # times the ceiling, which was measured at another time than the row
 CLOCKS_APART = timedelta(days=1)  # of two machines
+KINDS = {results.CONVERSIONS: Conversion, ceiling.FILE: Ceiling, RUNS: Run}
+"""What a file of that name holds; any other holds measurements."""
 
 
 def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
@@ -25,7 +29,7 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
     if not paths:
         raise UserError(f"{folder} holds no results (*.jsonl).")
     for path in paths:
-        kind = {results.CONVERSIONS: Conversion, ceiling.FILE: Ceiling}.get(path.name, Measurement)
+        kind = KINDS.get(path.name, Measurement)
         ceilings = ceiling.read(path.parent)
         for line, record in enumerate(results.read(path, kind), start=1):
             match record:
@@ -33,6 +37,8 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
                     found = of_conversion(record)
                 case Ceiling():
                     found = of_ceiling(record)
+                case Run():
+                    found = of_run(record)
                 case _:
                     found = [*of_measurement(record), *under(record, ceilings)]
             yield from ((path, line, what) for what in [*found, *_of_provenance(record.provenance)])
@@ -94,6 +100,15 @@ def of_conversion(c: Conversion) -> list[str]:
     if not (c.seconds and c.seconds > 0 and c.provenance.get("store_bytes")):
         return ["it is ok, yet without seconds or bytes"]
     return []
+
+
+def of_run(run: Run) -> list[str]:
+    """What cannot be of one training run."""
+    found = [] if run.minibatches > 0 and run.seconds > 0 else ["it has no minibatches or took no time"]
+    scores = [score for tests in run.scores.values() for kinds in tests.values() for score in kinds.values()]
+    if not scores or not all(0 <= score <= 1 for score in scores):
+        found.append("it has no scores, or one that is not between 0 and 1")
+    return found
 
 
 def _of_provenance(facts: dict) -> list[str]:
