@@ -1,15 +1,13 @@
 """Which loader, block size and fetch factor: the fastest of those whose minibatches are as mixed as is asked for."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import loaders
-from analysis import entropy, expected
-from harness import results
+from analysis import entropy, expected, mixing
 from harness.condition import Condition
 from harness.dataset import Dataset
 
@@ -20,32 +18,23 @@ def shortfalls(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
 
     law_bits: what is to be expected of the first label by block size and fetch factor, its blocks of one value each.
     """
-    codes = {label: dataset.labels(label) for label in dataset.label_names}
     first = dataset.label_names[0]
-    shares = entropy.shares(codes[first])
-
-    @cache
-    def ideal(label: str, m: int) -> float:  # of all cells, and so not to be counted for every row
-        return entropy.random_ideal(codes[label], m)
-
-    found = []
-    for row in frame[(frame["order"] == "random") & frame["cells_per_s"].notna()].to_dict("records"):
-        path = results.order_path(folder, row["condition"], dataset.fingerprint)
-        if not path.exists():
-            continue
-        m = row["batch_size"]
-        batches, fetch_rows = entropy.read_order(path)
-        for label, of_cell in codes.items():
-            bits = entropy.of_batches(batches, of_cell, m)
-            mean, error = entropy.mean_and_error(bits, max(1, fetch_rows // m))
-            row[f"short_{label}"] = ideal(label, m) - mean
-            row[f"error_{label}"] = error
-        row["law_bits"] = np.nan
-        if not np.isnan(row["block_size"]):
-            law = expected.exact(shares, m, int(row["block_size"]), int(row["fetch_factor"]))
-            row["law_bits"] = ideal(first, m) - law
-        found.append(row)
-    return pd.DataFrame(found)
+    shares = entropy.shares(dataset.labels(first))
+    rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna()]
+    mixed = mixing.table(rows, dataset, folder)
+    if mixed.empty:
+        return mixed
+    found = {row["condition"]: row for row in rows.to_dict("records")}
+    for mix in mixed.to_dict("records"):
+        row, label, m = found[mix["condition"]], mix["label"], mix["batch_size"]
+        row[f"short_{label}"] = mix["random_bits"] - mix["entropy_bits"]
+        row[f"error_{label}"] = mix["error_bits"]
+        if label == first:
+            row["law_bits"] = np.nan
+            if not np.isnan(mix["block_size"]):
+                law = expected.exact(shares, m, int(mix["block_size"]), int(mix["fetch_factor"]))
+                row["law_bits"] = mix["random_bits"] - law
+    return pd.DataFrame([row for row in found.values() if "law_bits" in row])
 
 
 def choose(found: pd.DataFrame, labels: Sequence[str], within: float) -> pd.DataFrame:

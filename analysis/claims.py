@@ -12,7 +12,7 @@ import pandas as pd
 from analysis import expected
 from analysis.ratios import ratios
 from analysis.summary import interval
-from harness import results
+from harness import laws, results, runs
 from harness.synthetic import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
 
 CLAIMS = Path(__file__).with_name("claims.toml")
@@ -46,21 +46,50 @@ def judge(claim: Mapping[str, Any], folder: Path) -> Verdict:
         plates = shares_with_entropy(PLATES, PLATE_ENTROPY_BITS)
         bits = expected.exact(plates, BATCH, claim["block_size"], claim["fetch_factor"])
         return Verdict(verdict=_holds(claim, bits), measured=bits)
-    pairs = ratios(results.read(folder / f"{claim['grid']}.jsonl"), claim["ours"], claim["theirs"])
-    if not pairs:
-        return Verdict(verdict="not run", because=f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench")
-    times = np.array([ours / theirs for ours, theirs in pairs])
-    low, high = interval(times)
-    found = {"measured": float(np.median(times)), "low": low, "high": high, "repeats": len(times)}
-    if len(times) < LEAST_REPEATS:
-        why = f"{len(times)} of {LEAST_REPEATS} repeats: GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
+    values, command = MEASURED[claim["kind"]](claim, folder)
+    if not len(values):
+        return Verdict(verdict="not run", because=command)
+    low, high = interval(values)
+    found = {"measured": float(np.median(values)), "low": low, "high": high, "repeats": len(values)}
+    if len(values) < LEAST_REPEATS:
+        why = f"{len(values)} of {LEAST_REPEATS} repeats: {command}"
         return Verdict(verdict="not run", because=why, **found)
     return Verdict(verdict=_holds(claim, found["measured"]), **found)
 
 
+def _ratio(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
+    """Cells/s of one condition over another's, in each repeat of a grid that has both."""
+    pairs = ratios(results.read(folder / f"{claim['grid']}.jsonl"), claim["ours"], claim["theirs"])
+    command = f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
+    return np.array([ours / theirs for ours, theirs in pairs]), command
+
+
+def _score(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
+    """Macro-F1 of a head trained in one order, for each seed; over that in another, where the claim names one."""
+
+    def of(arm: str) -> dict[int, float]:
+        made = results.read(folder / runs.FILE, runs.Run)
+        return {run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"] for run in made if run.arm == arm}
+
+    ours = of(claim["ours"])
+    theirs = of(claim["theirs"]) if "theirs" in claim else dict.fromkeys(ours, 1.0)
+    return np.array([ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)]), "make train"
+
+
+def _cost(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
+    """What a cell costs in pieces of one size over what it costs in another's, in each repeat."""
+    latest = {(c.law, c.method, c.size): c.us_per_cell for c in results.read(folder / laws.FILE, laws.Cost)}
+    sides = [latest.get((claim["law"], *side), []) for side in (claim["ours"], claim["theirs"])]
+    return np.array([a / b for a, b in zip(*sides, strict=False)]), "python -m harness laws"
+
+
+MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}
+"""By kind: (the value of each repeat, the command that measures it)."""
+
+
 def _holds(claim: Mapping[str, Any], measured: float) -> str:
     published = claim["published"]
-    slack = claim["bits"] if "bits" in claim else claim["tolerance"] * published
+    slack = claim["within"] if "within" in claim else claim["tolerance"] * published
     sound = measured >= published - slack and (claim["holds"] == "least" or measured <= published + slack)
     return "reproduced" if sound else "differs"
 

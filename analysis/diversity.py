@@ -8,10 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import entropy, expected, published
-from analysis.figures import STYLE, Drawn
+from analysis.figures import RISING, STYLE, Drawn
 from harness.dataset import Dataset
-
-COLOURS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#b8a000", "#e69f00", "#d55e00")  # by rising fetch factor
 
 
 @matplotlib.rc_context(STYLE)
@@ -38,7 +36,7 @@ def draw(frame: pd.DataFrame, dataset: Dataset) -> Drawn | None:
             {"line": what, "fetch_factor": f, "block_size": b, "bits": y} for b, y in zip(sizes, bits, strict=True)
         )
 
-    for colour, factor in zip(COLOURS, factors, strict=False):
+    for colour, factor in zip(RISING, factors, strict=False):
         f = int(factor)
         exact = [expected.exact(shares, m, int(b), f) for b in blocks]
         first = [expected.first_order(shares, m, int(b), f) for b in blocks if b <= m * f]

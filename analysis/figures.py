@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from analysis import published
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # told apart by the colour-blind
+RISING = ("#440154", "#3b528b", "#21918c", "#5ec962", "#b8a000", "#e69f00", "#d55e00")  # by rising fetch factor
 STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
 
 
@@ -40,6 +41,8 @@ def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     return _heatmaps(frame, "entropy_bits", title, note, log=False)
 
 
+BACKENDS = {"native": "h5ad", "scdataset": "h5ad", "native_arrow": "arrow", "native_bionemo": "scdl"}
+"""What scDataset was published over, by the loaders that read the same stores."""
 ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
 
@@ -93,17 +96,9 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
     Only loaders measured at two settings or more of each are drawn; None where there is none. What was published of
     scDataset stands beside those measured at the same settings.
     """
-    random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
-    panels = {
-        f"{loader}, {output}" + (f", {workers} workers" if workers else ""): _over_both(panel, value)
-        for (loader, output, workers), panel in random.groupby(["loader", "output", "workers"], sort=True)
-        if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
-    }
+    panels = _panels(frame, value)
     if not panels:
         return None
-    theirs = _over_both(published.block_shuffling(), value)
-    if any([*grid.index, *grid.columns] == [*theirs.index, *theirs.columns] for grid in panels.values()):
-        panels["scdataset, as published"] = theirs
     values = np.concatenate([grid.to_numpy().ravel() for grid in panels.values()])
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
@@ -117,8 +112,59 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
     figure.colorbar(image, ax=list(axes), shrink=0.9)
     figure.supxlabel(note, fontsize=8)
     figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
-    long = [grid.stack().rename(value).reset_index().assign(panel=name) for name, grid in panels.items()]
-    return Drawn(figure, pd.concat(long)[["panel", "block_size", "fetch_factor", value]])
+    return Drawn(figure, _long(panels, value))
+
+
+def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
+    """`value` over block size and fetch factor of each loader, output and number of workers that was measured at two
+    settings or more of each, and of what scDataset published at these settings."""
+    random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
+    panels = {
+        f"{loader}, {output}" + (f", {workers} workers" if workers else ""): _over_both(panel, value)
+        for (loader, output, workers), panel in random.groupby(["loader", "output", "workers"], sort=True)
+        if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
+    }
+    if not panels:
+        return {}
+    loaders = random["loader"].unique()
+    for backend in sorted({BACKENDS[name] for name in loaders if name in BACKENDS}):
+        theirs = _over_both(published.block_shuffling(backend), value)
+        same = theirs.loc[theirs.index.isin(random["block_size"]), theirs.columns.isin(random["fetch_factor"])]
+        if min(same.shape) > 1 and not random["workers"].any():
+            panels[f"scdataset over {backend}, as published"] = same
+    if random["workers"].any():
+        for workers, rows in published.over_workers().items():
+            panels[f"scdataset, {workers} workers, as published"] = _over_both(rows, value)
+    return panels
+
+
+def _long(panels: dict[str, pd.DataFrame], value: str) -> pd.DataFrame:
+    rows = [grid.stack().rename(value).reset_index().assign(panel=name) for name, grid in panels.items()]
+    return pd.concat(rows)[["panel", "block_size", "fetch_factor", value]]
+
+
+@matplotlib.rc_context(STYLE)
+def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
+    """Cells/s against block size, a line a fetch factor, a panel for each of the heat-maps'; hollow those published."""
+    panels = _panels(frame, "cells_per_s")
+    if not panels:
+        return None
+    figure = Figure(figsize=(2.7 * len(panels) + 0.8, 3.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
+        filled = None if "published" not in name else "none"
+        for colour, factor in zip(RISING, grid.columns, strict=False):
+            label = f"f = {factor:.0f}"
+            ax.plot(grid.index, grid[factor], "o-", color=colour, mfc=filled or colour, ms=4, lw=1, label=label)
+        ax.set(xscale="log", yscale="log", xlabel="block size, cells")
+        ax.set_title(name.replace(", as", ",\nas"), fontsize=8)
+        ax.set_xticks(grid.index, [f"{b:.0f}" for b in grid.index])
+        ax.minorticks_off()
+    figure.axes[0].set_ylabel("cells/s")
+    handles, texts = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside lower center", ncols=7, frameon=False, fontsize=7)
+    figure.suptitle(f"Throughput on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    return Drawn(figure, _long(panels, "cells_per_s"))
 
 
 def _over_both(panel: pd.DataFrame, value: str) -> pd.DataFrame:

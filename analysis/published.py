@@ -7,11 +7,11 @@ from harness.host import ROOT
 FOLDER = ROOT / "results" / "published"
 
 
-def block_shuffling() -> pd.DataFrame:
-    """scDataset over h5ad in one process, minibatches of 64: block_size, fetch_factor, cells_per_s, entropy_bits of
-    the plates."""
+def block_shuffling(backend: str = "h5ad") -> pd.DataFrame:
+    """scDataset over "h5ad", "arrow" or "scdl" in one process, minibatches of 64: block_size, fetch_factor,
+    cells_per_s, and of h5ad alone entropy_bits of the plates."""
     frame = pd.read_csv(FOLDER / "scdataset.csv")
-    return frame[(frame["backend"] == "h5ad") & (frame["sampler"] == "block shuffling") & (frame["workers"] == 0)]
+    return frame[(frame["backend"] == backend) & (frame["sampler"] == "block shuffling") & (frame["workers"] == 0)]
 
 
 def training() -> pd.DataFrame:
@@ -34,3 +34,22 @@ def laws() -> pd.DataFrame:
     """SLAF's costs of a cell over the number handled at once, and its five phases (law "ladder"): law, method, size,
     us_per_cell, cells_per_s."""
     return pd.read_csv(FOLDER / "laws.csv")
+
+
+def speedups() -> pd.DataFrame:
+    """scDataset's claims over random access: loader (ours, where it reads the store that theirs did), block_size,
+    fetch_factor, times, over."""
+    return pd.read_csv(FOLDER / "speedups.csv")
+
+
+def baselines() -> dict[str, str]:
+    """What each loader of `speedups` is compared with."""
+    frame = speedups()
+    return dict(zip(frame["loader"], frame["over"], strict=True))
+
+
+def over_workers() -> dict[int, pd.DataFrame]:
+    """scDataset's Table 2 by number of worker processes: block_size, fetch_factor, cells_per_s, entropy_bits."""
+    frame = pd.read_csv(FOLDER / "scdataset.csv")
+    frame = frame[frame["source"].str.contains("Table 2")]
+    return {int(workers): rows for workers, rows in frame.groupby("workers")}

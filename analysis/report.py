@@ -20,14 +20,18 @@ HEADLINE = ("loaders", "quick")  # the grids whose table comes first, if there i
 TABLE = "-table.csv"
 CAPTIONS = {
     "throughput": "Throughput over block size and fetch factor; the colour is on a log scale, one for all panels.",
+    "lines": "The same as lines over block size, one a fetch factor; hollow what was published.",
     "entropy": "Entropy of the first label in a minibatch, in the recorded order of the very same conditions.",
     "bounds": "Entropy against block size: lines are what is expected, exactly and (dotted) to first order, dots what "
     "was measured, squares what was published, grey the poster's bounds and the level of cells drawn at random.",
     "loaders": "Throughput of every condition, on a log scale.",
     "roofline": "Throughput against the bytes taken from the disk for each cell, under what disk, decoding and copying "
     "allow with no loader at all.",
+    "speedups": "Times the throughput of the library's own random access; hollow what was published.",
+    "mixing": "Entropy of each label in a minibatch against throughput: up and to the right is better.",
     "epoch": "What an epoch of Tahoe-100M would take at the throughput measured; hollow what was published of it.",
     "stores": "What each store costs to make and to keep, and what its fastest loader reads from it.",
+    "laws": "Microseconds a cell by how many are handled at once, medians and ranges; squares: published by SLAF's.",
     "scaling": "Throughput with its interval over repeats, processor time a cell, and time to the first batch.",
     "f1": "Macro-F1 after one epoch: median and range over seeds, on both test sets; hollow what was published.",
     "loss": "Loss of the first seed, a running median; dashed where the stream goes from one plate to the next.",
@@ -60,7 +64,7 @@ def write(folder: Path) -> Path:
 
     UserError where they have left no table.
     """
-    sections = [*_grids(folder), *_training(folder)]
+    sections = [*_grids(folder), *_training(folder), *_laws(folder)]
     if not sections:
         raise UserError(f"{folder / 'figures'} holds no tables: make figures RESULTS={folder}")
     environment = Environment(
@@ -132,6 +136,29 @@ def _training(folder: Path) -> list[Section]:
                 rows=[list(row) for row in zip(*shown.values(), strict=True)],
                 notes=[],
                 pictures=_pictures(folder, stem),
+            )
+        )
+    return found
+
+
+def _laws(folder: Path) -> list[Section]:
+    found = []
+    for path in sorted((folder / "figures").glob("*-laws.csv")):
+        dataset = path.name.removesuffix("-laws.csv")
+        frame = pd.read_csv(path)
+        rows = [
+            [row.law, row.method, f"{row.size:,}", *(f"{cost:,.1f}" for cost in (row.us_per_cell, row.least, row.most))]
+            for row in frame.itertuples()
+        ]
+        found.append(
+            Section(
+                id=path.stem,
+                title=f"What a cell costs by how many are handled at once ({dataset})",
+                command=f"python -m harness laws --dataset {dataset}",
+                head=["law", "method", "cells at once", "us a cell", "least", "most"],
+                rows=rows,
+                notes=[],
+                pictures=_pictures(folder, path.stem, "laws"),
             )
         )
     return found

@@ -14,6 +14,7 @@ from harness.bench import RESULTS, bench, load, prepare_only, prepare_stores
 from harness.ceiling import FILE, described, have_ceilings, measure
 from harness.display import console
 from harness.errors import UserError, unknown
+from harness.laws import laws
 from harness.records import advise, figures, report
 from harness.train import train
 
@@ -119,6 +120,13 @@ def parser() -> argparse.ArgumentParser:
         "--genes", default="8192", metavar="N", help="the most counted genes to learn from, or all (default: 8192)"
     )
     verb.set_defaults(run=train)
+
+    verb = verbs.add_parser(
+        "laws",
+        parents=[data, into],
+        help="measure what a cell costs to rank, shuffle, read and fit, by how many at once",
+    )
+    verb.set_defaults(run=laws)
 
     verb = verbs.add_parser("prepare", help="generate, download or convert a data set, and measure nothing")
     verb.add_argument("dataset", nargs="?", default="tahoe-mini", metavar="D", help="as for bench")

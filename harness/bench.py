@@ -89,7 +89,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
 
     grids: one and the same, over each of the data sets.
     """
-    from analysis import costs, diversity, figures, roofline, scaling, summary, text
+    from analysis import costs, diversity, figures, mixing, roofline, scaling, speedups, summary, text
 
     name, axis = grids[0].name, grids[0].axis
     path = folder / f"{name}.jsonl"
@@ -111,12 +111,20 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
         written += [table_md, table_csv]
         if axis:
             continue
+        mixed = mixing.table(frame, dataset, folder)
+        if len(mixed):
+            diversity_csv = stem.with_name(f"{stem.name}-diversity.csv")
+            diversity_csv.write_text(mixing.csv(mixed))
+            written.append(diversity_csv)
         pictures = {
             "throughput": figures.throughput(frame, dataset.name),
+            "lines": figures.lines(frame, dataset.name),
             "entropy": figures.entropy(frame, dataset.name),
             "bounds": diversity.draw(frame, dataset),
             "loaders": figures.bars(frame, dataset.name),
             "roofline": roofline.draw(frame, ceilings, dataset),
+            "speedups": speedups.draw(frame, dataset.name),
+            "mixing": mixing.draw(mixed, dataset.name),
             "epoch": costs.epoch(frame, dataset.name),
             "stores": costs.stores(converted, frame, dataset),
         }

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from harness import catalogue, results
+from harness import catalogue, laws, results, runs, train
 from harness.bench import load, publish, show_lines
 from harness.condition import datasets, expand, grid_names
 from harness.dataset import Dataset
@@ -35,8 +35,13 @@ def figures(options: argparse.Namespace) -> None:
         for group in groups:
             grids = [expand(name, spec) for spec in group]
             written += publish(grids, [sets[spec] for spec in group], options.results, out)
+    for file, kind, drawn in ((runs.FILE, runs.Run, train.publish), (laws.FILE, laws.Cost, laws.publish)):
+        for spec in dict.fromkeys(record.dataset for record in results.read(options.results / file, kind)):
+            if spec in catalogue.entries() and spec in (options.datasets or [spec]):
+                sets[spec] = sets.get(spec) or load(spec, None, out)
+                written += drawn(sets[spec], options.results)
     if not written:
-        raise UserError(f"{options.results} holds no records of a grid over a data set of datasets.toml.")
+        raise UserError(f"{options.results} holds no records of a data set of datasets.toml.")
     written += claims.write(options.results)
     out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
 

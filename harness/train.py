@@ -61,7 +61,7 @@ def train(options: argparse.Namespace) -> None:
             out.print(
                 f"[{number}/{len(wanted)}] {arm}, seed {seed}: {run.seconds:.0f} s, macro-F1 {told}", highlight=False
             )
-    written = publish(dataset, genes, options.results)
+    written = publish(dataset, options.results, genes)
     out.print("\nWritten:", *(f"  {file}" for file in [path, *written]), sep="\n", highlight=False)
 
 
@@ -84,17 +84,18 @@ def tasks_of(dataset: Dataset, known: Sequence[str]) -> tuple[str, ...]:
     return tasks
 
 
-def publish(dataset: Dataset, genes: int, folder: Path) -> list[Path]:
-    """Writes table and figures of the runs on these cells and so many genes."""
+def publish(dataset: Dataset, folder: Path, genes: int | None = None) -> list[Path]:
+    """Writes table and figures of the runs on these cells and so many genes; None: as many as the last run had."""
     from analysis import figures, learning
 
     made = [
         run
         for run in results.read(folder / runs.FILE, runs.Run)
-        if run.provenance.get("dataset_fingerprint") == dataset.fingerprint and run.genes == genes
+        if run.provenance.get("dataset_fingerprint") == dataset.fingerprint
     ]
     if not made:
         return []
+    made = [run for run in made if run.genes == (genes or made[-1].genes)]
     stem = folder / "figures" / f"{dataset.name}-training"
     stem.parent.mkdir(exist_ok=True)
     frame = learning.table(made, folder)

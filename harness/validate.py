@@ -7,6 +7,8 @@ from pathlib import Path
 from harness import ceiling, results
 from harness.ceiling import Ceiling
 from harness.errors import UserError
+from harness.laws import FILE as LAWS
+from harness.laws import Cost
 from harness.results import Conversion, Measurement
 from harness.runner import COLD_AT_MOST
 from harness.runs import FILE as RUNS
@@ -16,7 +18,7 @@ CPU_SLACK = 1.02  # clocks of processor time and of the wall are read one after 
 CPU_SLACK_S = 0.1
 ABOVE = 1.5  # times the ceiling, which was measured at another time than the row
 CLOCKS_APART = timedelta(days=1)  # of two machines
-KINDS = {results.CONVERSIONS: Conversion, ceiling.FILE: Ceiling, RUNS: Run}
+KINDS = {results.CONVERSIONS: Conversion, ceiling.FILE: Ceiling, RUNS: Run, LAWS: Cost}
 """What a file of that name holds; any other holds measurements."""
 
 
@@ -39,6 +41,9 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
                     found = of_ceiling(record)
                 case Run():
                     found = of_run(record)
+                case Cost():
+                    sound = record.us_per_cell and min(record.us_per_cell) > 0
+                    found = [] if sound else ["it has no cost, or one that is not above 0"]
                 case _:
                     found = [*of_measurement(record), *under(record, ceilings)]
             yield from ((path, line, what) for what in [*found, *_of_provenance(record.provenance)])

@@ -46,13 +46,13 @@ def test_every_condition_has_its_row(finished: tuple[Path, str]) -> None:
     assert all("/" not in json.dumps(m.provenance["packages"]) for m in found)
 
 
-PICTURES = ("throughput", "entropy", "bounds", "loaders")
+PICTURES = ("throughput", "lines", "entropy", "bounds", "loaders", "mixing")
 
 
 def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[Path, str]) -> None:
     folder, printed = finished
     named = printed.split("Written:")[1].split()
-    kinds = ["jsonl", "table.md", "table.csv"]
+    kinds = ["jsonl", "table.md", "table.csv", "diversity.csv"]
     kinds += [f"{picture}.{form}" for picture in PICTURES for form in ("png", "pdf", "csv")]
     assert len(named) == len(kinds)
     assert all(path.endswith(kind) for path, kind in zip(named, kinds, strict=True))

@@ -7,7 +7,7 @@ import pytest
 
 from analysis import claims
 from analysis.ratios import fits
-from harness import results
+from harness import laws, results, runs
 from harness.condition import Condition, Timing, expand
 from harness.results import Measurement
 
@@ -74,3 +74,38 @@ def test_the_law_says_which_entropies_hold() -> None:
     assert laws["poster-entropy-16-256"].verdict == "reproduced"
     assert laws["poster-lower-bound"].verdict == "differs"
     assert not any(np.isnan(found.measured) for found in laws.values())
+
+
+def trained(folder: Path, arm: str, scores: list[float]) -> None:
+    for seed, f1 in enumerate(scores):
+        run = runs.Run(
+            dataset="d", arm=arm, seed=seed, genes=5, batch_size=64, fetch_factor=256, learning_rate=1e-3,
+            minibatches=3, seconds=1.0, scores={"linear drug": {"plate": {"macro_f1": f1, "accuracy": f1}}},
+        )  # fmt: skip
+        results.append(folder / runs.FILE, run)
+
+
+def test_scores_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    claim = {
+        "published": 0.5, "kind": "score", "head": "linear drug", "test": "plate", "ours": "stream", "holds": "about",
+        "within": 0.01,
+    }  # fmt: skip
+    assert claims.judge(claim, tmp_path).because == "make train"
+    trained(tmp_path, "stream", [0.1, 0.2, 0.3])
+    trained(tmp_path, "random", [0.2, 0.4, 0.6])
+    assert (claims.judge(claim, tmp_path).verdict, claims.judge(claim, tmp_path).measured) == ("differs", 0.2)
+    against = claims.judge(claim | {"theirs": "random"}, tmp_path)
+    assert (against.verdict, against.measured, against.repeats) == ("reproduced", pytest.approx(0.5), 3)
+
+
+def test_costs_are_compared_repeat_by_repeat(tmp_path: Path) -> None:
+    claim = {
+        "published": 0.3, "kind": "cost", "law": "ranking", "ours": ["polars", 1024], "theirs": ["polars", 32],
+        "holds": "about", "tolerance": 0.1,
+    }  # fmt: skip
+    assert claims.judge(claim, tmp_path).because == "python -m harness laws"
+    for size, costs in ((32, [10.0, 20.0, 30.0]), (1024, [3.0, 6.0, 9.0])):
+        cost = laws.Cost(dataset="d", law="ranking", method="polars", size=size, us_per_cell=costs)
+        results.append(tmp_path / laws.FILE, cost)
+    found = claims.judge(claim, tmp_path)
+    assert (found.verdict, found.measured, found.repeats) == ("reproduced", pytest.approx(0.3), 3)
