@@ -14,10 +14,9 @@ import numpy as np
 import pandas as pd
 
 import loaders
-from harness import host, results
+from analysis import published
+from harness import results
 from harness.results import Measurement
-
-PUBLISHED = host.ROOT / "results" / "published" / "model_demand.csv"
 
 
 def rates(measurements: Sequence[Measurement]) -> pd.Series:
@@ -38,7 +37,7 @@ def markdown(measurements: Sequence[Measurement]) -> str:
     outputs = np.unique(measured.index.get_level_values("output"))
     head = ["model", "on", "cells/s", *(f"too slow, {output}" for output in outputs)]
     lines = ["| " + " | ".join(head) + " |", "| --- | --- | ---: |" + " --- |" * len(outputs)]
-    for model in pd.read_csv(PUBLISHED).itertuples():
+    for model in published.demand().itertuples():
         cells = [model.model, model.accelerators, f"{model.cells_per_s:,}"]
         for output in outputs:
             mine = measured[output].sort_values(ascending=False)

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import published
@@ -48,7 +49,8 @@ ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
 @matplotlib.rc_context(STYLE)
 def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Cells/s of each condition on a log scale, a panel an output, the fastest on top.
+    """Cells/s of each condition on a log scale, a panel an output, the fastest on top; dotted what models were published
+    to take.
 
     Drawn for a comparison of loaders, five or more; None for a sweep of a few.
     """
@@ -68,11 +70,14 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
         ax.set_ylim(-0.6, len(panel) - 0.4)
         for i, rate in enumerate(panel["cells_per_s"]):
             ax.text(rate * 1.1, i, f"{rate:,.0f}", va="center", fontsize=7)
+        for demand in published.demand()["cells_per_s"]:
+            ax.axvline(demand, color="0.4", lw=0.6, ls=":", zorder=0)
         ax.set_title(output)
         ax.set_xlabel("cells/s")
     drawn = {order: colour for order, colour in ORDER_COLOURS.items() if (frame["order"] == order).any()}
     handles = [Patch(color=colour, label=order) for order, colour in drawn.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+    handles.append(Line2D([], [], color="0.4", lw=0.6, ls=":", label="what models were published to take"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(f"Loaders on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
     frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
     settings = [_settings(row) for row in frame.itertuples()]

@@ -53,3 +53,8 @@ def over_workers() -> dict[int, pd.DataFrame]:
     frame = pd.read_csv(FOLDER / "scdataset.csv")
     frame = frame[frame["source"].str.contains("Table 2")]
     return {int(workers): rows for workers, rows in frame.groupby("workers")}
+
+
+def demand() -> pd.DataFrame:
+    """What models were published to take: model, accelerators, cells_per_s, source."""
+    return pd.read_csv(FOLDER / "model_demand.csv")

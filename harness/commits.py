@@ -28,7 +28,9 @@ def asv(*arguments: str, where: Path = ROOT, kept: bool = False, **more: str) ->
     caches = {"UV_CACHE_DIR": "uv", "PIP_CACHE_DIR": "pip"}
     usual = {name: str(Path.home() / ".cache" / folder) for name, folder in caches.items()}
     said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if kept else {}
-    environment = usual | os.environ | {"HOME": str(home)} | more
+    # asv takes the python3.12 that it finds first, which may be a stand-in of pyenv's that does not start.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    environment = usual | os.environ | {"HOME": str(home), "PATH": path} | more
     return subprocess.run([sys.executable, "-m", "asv", *arguments], cwd=where, env=environment, **said)
 
 
@@ -41,13 +43,13 @@ def compare(base: str, factor: str) -> int:
         return _refuse(f"{base} has all of HEAD, so there is nothing to compare; BASE=HEAD~1 takes one commit.")
     if _git("status", "--porcelain", "--untracked-files=no").stdout:
         print("note: asv compares commits; what is not committed is not measured.", file=sys.stderr)
-    asv("machine", "--yes")
+    asv("machine", "--yes", kept=True)
     return asv("continuous", "--factor", factor, "--show-stderr", left, head).returncode
 
 
 def check() -> int:
     """Every benchmark once, in short windows, and no result kept; not 0 if one fails."""
-    asv("machine", "--yes")
+    asv("machine", "--yes", kept=True)
     sound = asv("check", "--python=same").returncode
     quick = ("run", "--python=same", "--quick", "--dry-run", "--show-stderr")
     return sound or asv(*quick, ASV_MEASURE_S=CHECK_S).returncode

@@ -58,7 +58,7 @@ def main() -> int:
         for name in ("env", "data"):
             (ROOT / ".asv" / name).mkdir(parents=True, exist_ok=True)
             (clone / ".asv" / name).symlink_to(ROOT / ".asv" / name)
-        asv("machine", "--yes", where=clone)
+        asv("machine", "--yes", where=clone, kept=True)
         for name, (expected, said, change) in COMMITS.items():
             plant(clone, name, change)
             arguments = ("--factor", FACTOR, "--show-stderr", "--bench", BENCHMARKS, f"{name}~1", name)
