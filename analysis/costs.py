@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 import loaders
 from analysis import published
@@ -89,9 +90,12 @@ def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Data
                 ].itertuples():
                     ax.plot(other.cells / other.seconds, i, "s", mfc="none", color="k", ms=6)
         ax.set_title(title, fontsize=9)
-        ax.set_xscale("log")
+        if column == "random_cells_per_s":  # the others are within a few times of each other
+            ax.set_xscale("log")
+        else:
+            ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.set_yticks(range(len(numbers)), numbers["store"])
-        ax.invert_yaxis() if ax is figure.axes[0] else None
+    figure.axes[0].invert_yaxis()
     figure.suptitle(f"Stores of {dataset.name}; hollow: published by annbatch's authors", fontsize=10)
     return Drawn(figure, numbers)
 

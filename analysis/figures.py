@@ -49,7 +49,7 @@ ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
 @matplotlib.rc_context(STYLE)
 def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Cells/s of each condition on a log scale, a panel an output, the fastest on top; dotted what models were published
+    """Cells/s of each condition on a log scale, a panel an output, the fastest on top; dotted what models are published
     to take.
 
     Drawn for a comparison of loaders, five or more; None for a sweep of a few.

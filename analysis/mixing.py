@@ -90,8 +90,8 @@ def at_random(labels: np.ndarray, m: int) -> dict[str, float]:
 
 @matplotlib.rc_context(STYLE)
 def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Entropy against throughput, a panel a label: each loader's settings joined by a line, csr alone, with the level
-    of cells drawn at random. None for fewer than three loaders."""
+    """Entropy against throughput, a panel a label: each loader's settings in random order joined by a line, csr
+    alone, with the level of cells drawn at random. None for fewer than three loaders."""
     rows = mixed[(mixed["output"] == "csr") & mixed["cells_per_s"].notna()] if len(mixed) else mixed
     if not len(rows) or rows["loader"].nunique() < 3 or rows["batch_size"].nunique() > 1:
         return None
@@ -104,7 +104,8 @@ def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
         for i, name in enumerate(names):
             mine = panel[panel["loader"] == name].sort_values("cells_per_s")
             colour, filled = COLOURS[i % len(COLOURS)], i < len(COLOURS)
-            ax.plot(mine["cells_per_s"], mine["entropy_bits"], lw=0.4, color=colour)
+            swept = mine[mine["order"] == "random"]
+            ax.plot(swept["cells_per_s"], swept["entropy_bits"], lw=0.4, color=colour)
             for order, marker in MARKERS.items():
                 points = mine[mine["order"] == order]
                 ax.plot(

@@ -3,6 +3,7 @@
 import csv
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,3 +78,14 @@ def test_the_guideline_is_half_more_than_the_random_bias(f: int) -> None:
 def test_the_random_level_is_that_of_blocks_of_one() -> None:
     labels = np.repeat(np.arange(len(TAHOE)), np.round(TAHOE * 1e6).astype(int))
     assert expected.exact(TAHOE, 64, 1, 256) == pytest.approx(entropy.random_ideal(labels, 64), abs=2e-3)
+
+
+def test_our_own_orders_are_as_mixed_as_is_expected() -> None:
+    """At every cell of the committed grid, within 3 standard errors of what was recorded."""
+    frame = pd.read_csv(ROOT / "results" / "reference-2core" / "figures" / "tahoe-mini-figure2-short-diversity.csv")
+    rows = frame[(frame["label"] == "plate") & frame["block_size"].notna() & frame["error_bits"].notna()]
+    assert len(rows) > 20
+    shares = TAHOE
+    for row in rows.itertuples():
+        law = expected.exact(shares, row.batch_size, int(row.block_size), int(row.fetch_factor))
+        assert row.entropy_bits == pytest.approx(law, abs=3 * row.error_bits + 0.01), row
