@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from analysis.heads import NO_LABEL, Counts, Heads, keep_freed_memory
 from harness import runs
 from harness.dataset import Dataset
+from harness.errors import UserError
 from loaders.native import BlockLoader, BlockShuffling, BlockWeightedSampling, Streaming, open_h5ad
 from loaders.native.samplers import Sampler
 
@@ -50,8 +51,10 @@ class Cells:
         self.labels = {task: dataset.labels(task).astype(np.int64) for task in tasks}
         rng = np.random.default_rng(0)
         last = np.flatnonzero(self.plates == self.plates.max())
-        others = np.flatnonzero(self.plates != self.plates.max())
-        held_out = rng.choice(others, min(HELD_OUT, len(others) // 16), replace=False)
+        others = np.flatnonzero((self.plates >= 0) & (self.plates < self.plates.max()))
+        if len(others) < 2:
+            raise UserError(f"{dataset.name} has cells of one plate, and training keeps the last plate for testing.")
+        held_out = rng.choice(others, min(HELD_OUT, max(1, len(others) // 16)), replace=False)
         plate = last if len(last) <= HELD_OUT else rng.choice(last, HELD_OUT, replace=False)
         self.train = np.setdiff1d(others, held_out)
         self.tests = {"iid": np.sort(held_out), "plate": np.sort(plate)}
@@ -61,10 +64,12 @@ class Cells:
         return {task: int(codes.max()) + 1 for task, codes in self.labels.items()}
 
     def weights(self) -> np.ndarray:
-        """float64, (n_cells,): in proportion to them a cell is drawn; rare pairs of cell line and drug have more."""
-        pairs = self.labels["cell_line"] * self.classes["drug"] + self.labels["drug"]
-        counts = np.bincount(pairs[self.train], minlength=pairs.max() + 1)
-        return 1 / (counts[pairs] + SMOOTHING * len(self.train))
+        """float64, (n_cells,): in proportion to them a cell is drawn; rare pairs of cell line and drug have more,
+        those of which one is not known nothing."""
+        lines, drugs = self.labels["cell_line"], self.labels["drug"]
+        pairs = np.where((lines >= 0) & (drugs >= 0), lines * self.classes["drug"] + drugs, -1)
+        counts = np.bincount(pairs[self.train] + 1, minlength=pairs.max() + 2)
+        return np.where(pairs >= 0, 1 / (counts[pairs + 1] + SMOOTHING * len(self.train)), 0)
 
     def loader(self, sampler: Sampler, rows: np.ndarray, seed: int = 0) -> BlockLoader:
         labels = self.labels | {PLATE: self.plates}
@@ -162,7 +167,7 @@ def _resume(
     """(losses, plates, seconds) of the minibatches that a stopped run has left behind."""
     if not aside.exists():
         return [], [], 0.0
-    state = torch.load(aside, weights_only=True)
+    state = torch.load(aside, map_location="cpu", weights_only=True)
     heads.load_state_dict(state["heads"])
     optimizer.load_state_dict(state["optimizer"])
     loader.load_state_dict(state["loader"])

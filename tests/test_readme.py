@@ -47,3 +47,7 @@ def test_every_file_that_is_named_is_there() -> None:
     assert len(linked) >= 4
     for name in [*linked, *re.findall(r"`((?:harness|loaders|tests|docs)/[\w/.]*)`", README)]:
         assert Path(ROOT / name).exists(), name
+
+
+def test_what_was_learnt_is_of_the_committed_runs() -> None:
+    assert (REFERENCE / "figures" / "tahoe-mini-training-table.md").read_text().rstrip() in README

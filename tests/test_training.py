@@ -22,6 +22,7 @@ from analysis import learning, training  # noqa: E402 - they need both
 from analysis.heads import Counts, Heads  # noqa: E402
 
 CPU = torch.device("cpu")
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -36,6 +37,27 @@ def test_the_last_plate_and_a_sample_of_the_others_are_kept_for_testing(cells: t
     assert (plates[cells.tests["plate"]] == plates.max()).all()
     assert (plates[cells.tests["iid"]] < plates.max()).all()
     assert len(cells.tests["iid"]) == (plates < plates.max()).sum() // 16
+
+
+def test_cells_of_one_plate_cannot_be_trained_on(harness: Command, tiny_folder: Path) -> None:
+    done = harness("train", "--dataset", tiny_folder / "part0.h5ad")
+    assert done.returncode == 2
+    assert "cells of one plate" in done.stderr
+
+
+def test_rare_pairs_are_drawn_more_often_and_unknown_ones_never(cells: training.Cells) -> None:
+    cells.labels["cell_line"] = np.where(np.arange(cells.dataset.n_cells) % 10 == 0, 1, 0)
+    cells.labels["cell_line"][7] = -1
+    weights = cells.weights()
+    drugs = cells.labels["drug"]
+    assert weights[7] == 0
+    of_one_drug = drugs == drugs[20]
+    assert weights[20] > weights[21]
+    assert weights[20] / weights[21] == pytest.approx(
+        (of_one_drug & (cells.labels["cell_line"] == 0))[cells.train].sum()
+        / (of_one_drug & (cells.labels["cell_line"] == 1))[cells.train].sum(),
+        rel=0.01,
+    )
 
 
 def test_the_genes_with_most_counts_are_chosen_by_the_training_cells(cells: training.Cells) -> None:
@@ -107,9 +129,6 @@ def test_every_order_is_one_of_the_cells_to_train_on(tiny_set: Dataset) -> None:
         assert np.isin(rows, cells.train).all()
         assert (len(set(rows)) == len(rows)) == ("weighted" not in arm)
         assert np.array_equal(rows, cells.train) == (arm == "stream")
-
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_two_orders_are_trained_compared_and_not_trained_again(
