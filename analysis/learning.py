@@ -137,7 +137,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn:
             ax.set_ylim(len(arms) - 0.5, -0.5)
             ax.grid(axis="x", lw=0.3)
             ax.set_title(task.replace("_", " "))
-            ax.set_xlim(left=0)
+            ax.set_xlim(0, 1.06 * ax.get_xlim()[1])
         line[0].set_ylabel(f"tested on {name}", fontsize=8)
     handles = [Line2D([], [], marker=m, ls="", color="0.3", label=f"{kind}, here") for kind, m in MARKERS.items()]
     handles.append(Line2D([], [], marker="s", ls="", mfc="none", color="0.3", label="linear, published of Tahoe-100M"))
