@@ -112,18 +112,19 @@ def markdown(frame: pd.DataFrame) -> str:
     for document, claims in frame.groupby("document", sort=False):
         lines += [f"## {document}", "", "| claim | published | measured | verdict |", "| --- | ---: | ---: | --- |"]
         for row in claims.itertuples():
-            measured = "–" if np.isnan(row.measured) else _number(row.measured)
+            measured = "–" if np.isnan(row.measured) else number(row.measured)
             if not np.isnan(row.low):
-                measured += f" ({_number(row.low)} to {_number(row.high)})"
+                measured += f" ({number(row.low)} to {number(row.high)})"
             why = f": {row.because}" if row.because else ""
             wrong = f" As printed it is wrong: {row.wrong}." if row.wrong else ""
-            published = f"{_number(row.published)} {row.unit}"
+            published = f"{number(row.published)} {row.unit}"
             lines.append(f"| {row.says}.{wrong} | {published} | {measured} | {row.verdict}{why} |")
         lines.append("")
     return "\n".join(lines)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A claim's value as text."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

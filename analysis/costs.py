@@ -6,11 +6,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 import loaders
-from analysis import published
+from analysis import published, summary
 from analysis.figures import COLOURS, STYLE, Drawn
 from harness.dataset import Dataset
 from harness.results import Conversion
@@ -42,9 +41,8 @@ def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     ax.set_yticks(range(len(hours)), hours.index)
     ax.set(xscale="log", xlabel="hours an epoch of 100 million cells, at this throughput")
     ax.grid(axis="x", lw=0.3)
-    handles = [*ax.get_legend_handles_labels()[0], Line2D([], [], marker="s", ls="", mfc="none", color="0.3")]
-    handles[-1].set_label("published by annbatch's authors")
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    ax.plot([], [], "s", mfc="none", color="0.3", ms=7, label="published by annbatch's authors")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     figure.suptitle(f"An epoch of an atlas, from what {dataset} gave", fontsize=10)
     numbers = hours.melt(ignore_index=False, value_name="hours").reset_index().dropna()
     return Drawn(figure, numbers)
@@ -54,11 +52,7 @@ def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Dataset) -> Drawn | None:
     """A line a store: cells converted a second, bytes a cell on disk, and cells/s read from it at random by
     its fastest loader; the files as they are for comparison, hollow what was published. None where none was made."""
-    made = {
-        c.store: c
-        for c in conversions
-        if c.status == "ok" and c.provenance.get("dataset_fingerprint") == dataset.fingerprint
-    }
+    made = summary.stores_made(conversions, dataset)
     rows = _at_random(frame[frame["output"] == "csr"])
     fastest = rows.groupby(rows["loader"].map(lambda name: loaders.get(name).store))["cells_per_s"].max()
     if not made or len(fastest) < 2:

@@ -26,6 +26,11 @@ class Drawn(NamedTuple):
     numbers: pd.DataFrame
 
 
+def uncommitted(dirty: bool) -> str:
+    """What the title of a figure of uncommitted code ends with."""
+    return " (uncommitted code)" if dirty else ""
+
+
 def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s over block size and fetch factor, with what AnnLoader's random order gives named below."""
     base = frame[(frame["loader"] == "annloader") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
@@ -78,7 +83,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     handles = [Patch(color=colour, label=order) for order, colour in drawn.items()]
     handles.append(Line2D([], [], color="0.4", lw=0.6, ls=":", label="what models were published to take"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(f"Loaders on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    figure.suptitle(f"Loaders on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
     frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
     settings = [_settings(row) for row in frame.itertuples()]
     numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=settings)
@@ -116,7 +121,7 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
     axes[0].set_ylabel("block size, cells")
     figure.colorbar(image, ax=list(axes), shrink=0.9)
     figure.supxlabel(note, fontsize=8)
-    figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    figure.suptitle(title + uncommitted(frame["dirty"].any()), fontsize=10)
     return Drawn(figure, _long(panels, value))
 
 
@@ -168,7 +173,7 @@ def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     figure.axes[0].set_ylabel("cells/s")
     handles, texts = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=7, frameon=False, fontsize=7)
-    figure.suptitle(f"Throughput on {dataset}" + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    figure.suptitle(f"Throughput on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
     return Drawn(figure, _long(panels, "cells_per_s"))
 
 

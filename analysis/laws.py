@@ -6,6 +6,7 @@ cells in five phases; the last is annbatch's first supplementary figure.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from itertools import cycle
 
@@ -18,7 +19,7 @@ from matplotlib.figure import Figure
 from scipy.sparse import csr_matrix
 
 from analysis import published
-from analysis.figures import COLOURS, STYLE, Drawn
+from analysis.figures import COLOURS, STYLE, Drawn, uncommitted
 from harness.dataset import Dataset
 from harness.laws import Cost
 from loaders.native import BlockShuffling, open_h5ad
@@ -44,19 +45,16 @@ Timed = Callable[[], object]
 
 def measure(dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[float]]:
     """Microseconds a cell of each repeat, by law, method and size. Each repeat takes them in another order."""
-    source = open_h5ad(dataset.paths)
-    try:
+    with closing(open_h5ad(dataset.paths)) as source, h5py.File(dataset.paths[0]) as file:
         rows = np.random.default_rng(0).permutation(dataset.n_cells)[: max(max(sizes) for sizes in SIZES.values())]
         cells = take(source, np.sort(rows))
-        work = [*_ranking(cells), *_shuffling(cells), *_reading(source), *_fitting(cells), *_ladder(dataset, source)]
+        work = [*_ranking(cells), *_shuffling(cells), *_reading(source), *_fitting(cells), *_ladder(file, source)]
         found = {(law, method, size): [] for law, method, size, *_ in work}
         for repeat in range(REPEATS):
             for i in np.random.default_rng(repeat).permutation(len(work)):
                 law, method, size, count, timed = work[i]
                 say(f"repeat {repeat + 1} of {REPEATS}: {law}, {method}, {size:,}")
                 found[law, method, size].append(us_per_cell(timed, count))
-    finally:
-        source.close()
     return found
 
 
@@ -165,12 +163,12 @@ def _fitting(cells: csr_matrix) -> Work:
         yield "fitting", "heads", size, size, lambda counts=counts, labels=labels: step(counts, labels)
 
 
-def _ladder(dataset: Dataset, source: object) -> Work:
+def _ladder(file: h5py.File, source: object) -> Work:
     """The five phases on h5ad; size is the phase's number."""
     from anndata.io import sparse_dataset
 
-    file = h5py.File(dataset.paths[0])
-    x, n = sparse_dataset(file["X"]), dataset.lengths[0]
+    x = sparse_dataset(file["X"])
+    n = x.shape[0]
     draw, fetch = np.random.default_rng(0), 16_384
     order = BlockShuffling(16).order(source, None, len(source), fetch, 0, 0)
     turn = cycle(range(len(source) // fetch or 1))
@@ -220,6 +218,6 @@ def draw(costs: Sequence[Cost], dataset: str) -> Drawn:
     axes[5].axis("off")
     text = "\n".join(f"{phase}  {name}" for phase, name in enumerate(PHASES))
     axes[5].text(0, 0.9, text + "\n\nsquares: SLAF's, on Lance tables", va="top", fontsize=7)
-    dirty = " (uncommitted code)" if any(cost.provenance.get("git_dirty") for cost in costs) else ""
+    dirty = uncommitted(any(cost.provenance.get("git_dirty") for cost in costs))
     figure.suptitle(f"What a cell of {dataset} costs by how many are handled at once{dirty}", fontsize=10)
     return Drawn(figure, rows)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import published
-from analysis.figures import COLOURS, STYLE, Drawn
+from analysis.figures import COLOURS, STYLE, Drawn, uncommitted
 from analysis.summary import interval
 from harness.runs import ARMS, Run, curve_of
 
@@ -142,7 +142,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn:
     handles = [Line2D([], [], marker=m, ls="", color="0.3", label=f"{kind}, here") for kind, m in MARKERS.items()]
     handles.append(Line2D([], [], marker="s", ls="", mfc="none", color="0.3", label="linear, published of Tahoe-100M"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    figure.suptitle(f"Macro-F1 after one epoch of {dataset}{_dirty(frame['dirty'].any())}", fontsize=10)
+    figure.suptitle(f"Macro-F1 after one epoch of {dataset}{uncommitted(frame['dirty'].any())}", fontsize=10)
     return Drawn(figure, frame[["task", "test", "kind", "arm", "macro_f1", "least", "most", "seeds"]])
 
 
@@ -168,10 +168,6 @@ def curves(runs: Sequence[Run], folder: Path, dataset: str, task: str = "drug") 
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     dirty = any(run.provenance.get("git_dirty") for run in runs)
     figure.suptitle(
-        f"Loss on {task} in one epoch of {dataset}; dashed: the stream's next plate{_dirty(dirty)}", fontsize=10
+        f"Loss on {task} in one epoch of {dataset}; dashed: the stream's next plate{uncommitted(dirty)}", fontsize=10
     )
     return Drawn(figure, pd.concat(numbers))
-
-
-def _dirty(dirty: bool) -> str:
-    return " (uncommitted code)" if dirty else ""

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from scipy.stats import hypergeom
 
 from analysis import entropy
-from analysis.figures import COLOURS, STYLE, Drawn
+from analysis.figures import COLOURS, STYLE, Drawn, uncommitted
 from harness import results
 from harness.dataset import Dataset
 
@@ -29,6 +29,7 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
     frame: a table as `summary.table` makes it.
     """
     codes = {label: dataset.labels(label) for label in dataset.label_names}
+    shares = {label: entropy.shares(of_cell) for label, of_cell in codes.items()}
 
     @cache
     def expectation(label: str, m: int) -> dict[str, float]:  # of all cells, and so not to be counted for every row
@@ -45,7 +46,6 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
             bits = entropy.of_batches(batches, of_cell, m)
             mean, error = entropy.mean_and_error(bits, max(1, fetch_rows // m))
             counts = [np.bincount(of_cell[rows][of_cell[rows] >= 0]) for rows in batches if len(rows) == m]
-            set_shares = entropy.shares(of_cell)
             found.append(
                 row
                 | {
@@ -54,7 +54,7 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
                     "spread_bits": bits.std() if len(bits) else np.nan,
                     "error_bits": error,
                     "distinct": np.mean([(n > 0).sum() for n in counts]) if counts else np.nan,
-                    "total_variation": np.mean([variation(n, set_shares) for n in counts]) if counts else np.nan,
+                    "total_variation": np.mean([variation(n, shares[label]) for n in counts]) if counts else np.nan,
                 }
                 | expectation(label, m)
             )
@@ -76,15 +76,15 @@ def at_random(labels: np.ndarray, m: int) -> dict[str, float]:
     total = sizes.sum()
     m = min(m, int(total))
     n = np.arange(m + 1)
-    distinct = variation = 0.0
+    distinct = total_variation = 0.0
     for size in sizes[sizes > 0]:
         chance = hypergeom.pmf(n, total, size, m)
         distinct += 1 - chance[0]
-        variation += chance @ np.abs(n / m - size / total) / 2
+        total_variation += chance @ np.abs(n / m - size / total) / 2
     return {
         "random_bits": entropy.random_ideal(labels, m),
         "random_distinct": float(distinct),
-        "random_total_variation": float(variation),
+        "random_total_variation": float(total_variation),
     }
 
 
@@ -117,9 +117,8 @@ def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
     figure.axes[0].set_ylabel("entropy in a minibatch, bits")
     handles, texts = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=5, frameon=False, fontsize=7)
-    dirty = " (uncommitted code)" if rows["dirty"].any() else ""
     title = f"Speed and mixing on {dataset}: circles random, squares stream, dashed cells drawn at random"
-    figure.suptitle(title + dirty, fontsize=9)
+    figure.suptitle(title + uncommitted(rows["dirty"].any()), fontsize=9)
     columns = ["label", "loader", "order", "block_size", "fetch_factor", "other", "cells_per_s", "entropy_bits"]
     return Drawn(figure, rows[[*columns, "random_bits"]].sort_values(columns[:-1]))
 

@@ -10,6 +10,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis import text
+from analysis.claims import number
 from harness import results
 from harness.condition import datasets, expand, grid_names
 from harness.errors import UserError
@@ -189,16 +190,12 @@ def _claims(folder: Path) -> list[dict[str, Any]]:
     return [
         row
         | {
-            "published": _number(row["published"]),
-            "measured": "–" if pd.isna(row["measured"]) else _number(row["measured"]),
-            "between": "" if pd.isna(row["low"]) else f"{_number(row['low'])} to {_number(row['high'])}",
+            "published": number(row["published"]),
+            "measured": "–" if pd.isna(row["measured"]) else number(row["measured"]),
+            "between": "" if pd.isna(row["low"]) else f"{number(row['low'])} to {number(row['high'])}",
         }
         for row in frame.to_dict("records")
     ]
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _records(folder: Path) -> Sequence[Any]:

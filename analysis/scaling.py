@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import COLOURS, STYLE, Drawn
+from analysis.figures import COLOURS, STYLE, Drawn, uncommitted
 
 AXES = {
     "batch_size": "cells in a minibatch",
@@ -60,7 +60,7 @@ def draw(frames: Sequence[pd.DataFrame], axis: str, title: str) -> Drawn | None:
             ax.minorticks_off()
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
-    figure.suptitle(title + (" (uncommitted code)" if frame["dirty"].any() else ""), fontsize=10)
+    figure.suptitle(title + uncommitted(frame["dirty"].any()), fontsize=10)
     shown = ["loader", "order", "output", axis, *PANELS, "low_cells_per_s", "high_cells_per_s"]
     return Drawn(figure, frame.sort_values(shown[:4])[shown])
 

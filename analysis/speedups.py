@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import published
-from analysis.figures import COLOURS, STYLE, Drawn
+from analysis.figures import COLOURS, STYLE, Drawn, uncommitted
 
 
 @matplotlib.rc_context(STYLE)
@@ -55,6 +55,6 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     ax.set_yticks(range(len(numbers)), names)
     ax.invert_yaxis()
     ax.set(xscale="log", xlabel="times the cells/s of random access", xlim=(0.8, max(500, 2 * numbers["times"].max())))
-    dirty = " (uncommitted code)" if frame["dirty"].any() else ""
+    dirty = uncommitted(frame["dirty"].any())
     figure.suptitle(f"Blocks against random access on {dataset}; squares published{dirty}", fontsize=10)
     return Drawn(figure, numbers)

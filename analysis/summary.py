@@ -74,6 +74,7 @@ def table(
     frame = pd.DataFrame(table)
     frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
+        ideals = {m: entropy.random_ideal(codes, m) for m in frame["batch_size"].unique()}  # of all cells: once each
         for i, condition in frame["condition"].items():
             path = results.order_path(folder, condition, dataset.fingerprint)
             if path.exists():
@@ -81,18 +82,24 @@ def table(
                 bits = entropy.of_batches(batches, codes, condition.batch_size)
                 per_fetch = max(1, fetch_rows // condition.batch_size)
                 frame.loc[i, ["entropy_bits", "entropy_error_bits"]] = entropy.mean_and_error(bits, per_fetch)
-                frame.loc[i, "ideal_bits"] = entropy.random_ideal(codes, condition.batch_size)
+                frame.loc[i, "ideal_bits"] = ideals[condition.batch_size]
     frame.attrs["label"] = label
-    made = {
-        c.store: c.seconds
-        for c in conversions
-        if c.status == "ok" and c.provenance.get("dataset_fingerprint") == dataset.fingerprint
-    }
+    made = stores_made(conversions, dataset)
     frame["n_cells"], frame["values_per_cell"] = dataset.n_cells, dataset.nnz / dataset.n_cells
-    frame["convert_s"] = [made.get(loaders.get(name).store, np.nan) for name in frame["loader"]]
+    stores = [loaders.get(name).store for name in frame["loader"]]
+    frame["convert_s"] = [made[store].seconds if store in made else np.nan for store in stores]
     frame["pays_after_epochs"] = pays_after(frame, dataset.n_cells)
     frame["times_warm"] = [against_warm(condition, found) for condition in frame["condition"]]
     return frame
+
+
+def stores_made(conversions: Sequence[Conversion], dataset: Dataset) -> dict[str, Conversion]:
+    """By store, the latest conversion of these files that came to an end."""
+    return {
+        c.store: c
+        for c in conversions
+        if c.status == "ok" and c.provenance.get("dataset_fingerprint") == dataset.fingerprint
+    }
 
 
 def against_warm(condition: Condition, found: Mapping[Condition, Sequence[Measurement]]) -> float:

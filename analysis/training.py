@@ -1,7 +1,8 @@
 """Training: one epoch of the same models on the same cells, in one order or another."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,9 @@ class Cells:
     def most_counted(self, genes: int) -> np.ndarray:
         """int64, ascending: the genes with most counts, in cells of all training plates."""
         totals = np.zeros(self.dataset.n_genes)
-        loader = self.loader(BlockShuffling(16), self.train)
-        try:
+        with closing(self.loader(BlockShuffling(16), self.train)) as loader:
             for batch in islice(loader.epoch(0), COUNTED // SETTINGS["batch_size"]):
                 totals += np.bincount(batch.x.indices, weights=batch.x.data, minlength=len(totals))
-        finally:
-            loader.close()
         return np.sort(np.argsort(-totals, kind="stable")[:genes])
 
 
@@ -134,8 +132,7 @@ def train(
     path = runs.curve_path(folder, key_of(cells.dataset, arm, seed, len(chosen)))
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_suffix(".partial.pt")
-    loader = cells.loader(SAMPLERS[arm](cells), cells.train, seed)
-    try:
+    with closing(cells.loader(SAMPLERS[arm](cells), cells.train, seed)) as loader:
         losses, plates, before = _resume(aside, heads, optimizer, loader)
         total, begun = len(loader), time.monotonic()
         said = begun
@@ -152,8 +149,6 @@ def train(
                 said = time.monotonic()
                 _keep(aside, heads, optimizer, loader, losses, plates, before + said - begun)
         seconds = before + time.monotonic() - begun
-    finally:
-        loader.close()
     scores = evaluate(heads, inputs, cells)
     log = {"losses": np.array(losses, np.float32), "heads": heads.names, "plates": np.array(plates, np.int16)}
     np.savez_compressed(path, **log)
@@ -204,11 +199,12 @@ def evaluate(heads: Heads, inputs: Inputs, cells: Cells) -> dict[str, dict[str, 
     for test, rows in cells.tests.items():
         said: list[list[np.ndarray]] = [[] for _ in heads.names]
         answers: dict[str, list[np.ndarray]] = {task: [] for task in cells.tasks}
-        for batch in _all(cells.loader(Streaming(), rows)):
-            for guesses, logits in zip(said, heads(inputs(batch.x)), strict=True):
-                guesses.append(logits.argmax(dim=1).cpu().numpy())
-            for task in cells.tasks:
-                answers[task].append(batch.labels[task])
+        with closing(cells.loader(Streaming(), rows)) as loader:
+            for batch in loader:
+                for guesses, logits in zip(said, heads(inputs(batch.x)), strict=True):
+                    guesses.append(logits.argmax(dim=1).cpu().numpy())
+                for task in cells.tasks:
+                    answers[task].append(batch.labels[task])
         for name, guesses in zip(heads.names, said, strict=True):
             truth, guess = np.concatenate(answers[name.split(" ", 1)[1]]), np.concatenate(guesses)
             known = truth != NO_LABEL
@@ -217,10 +213,3 @@ def evaluate(heads: Heads, inputs: Inputs, cells: Cells) -> dict[str, dict[str, 
                 "accuracy": float(accuracy_score(truth[known], guess[known])),
             }
     return scores
-
-
-def _all(loader: BlockLoader) -> Iterator[Any]:
-    try:
-        yield from loader
-    finally:
-        loader.close()

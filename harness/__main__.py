@@ -177,8 +177,7 @@ def status(options: argparse.Namespace) -> None:
     from analysis import doubts
     from harness.validate import KINDS
 
-    if not options.folder.is_dir():
-        raise UserError(f"There is no results folder {options.folder}.")
+    results.existing(options.folder)
     out = console()
     paths = sorted(path for path in options.folder.rglob("*.jsonl") if path.name not in KINDS)
     if not paths:
@@ -205,8 +204,7 @@ def validate(options: argparse.Namespace) -> int:
     """Prints every record that cannot be; 1 when there is one."""
     from harness import validate
 
-    if not options.folder.is_dir():
-        raise UserError(f"There is no results folder {options.folder}.")
+    results.existing(options.folder)
     found = list(validate.problems(options.folder))
     for path, line, what in found:
         print(f"{path}, line {line}: {what}")

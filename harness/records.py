@@ -16,8 +16,7 @@ def figures(options: argparse.Namespace) -> None:
     and measures nothing."""
     from analysis import claims
 
-    if not options.results.is_dir():
-        raise UserError(f"There is no results folder {options.results}.")
+    results.existing(options.results)
     out = console()
     sets: dict[str, Dataset] = {}
     written: list[Path] = []
@@ -50,9 +49,7 @@ def report(options: argparse.Namespace) -> None:
     """Writes one page of everything that lies in a results folder."""
     from analysis import report
 
-    if not options.results.is_dir():
-        raise UserError(f"There is no results folder {options.results}.")
-    console().print("\nWritten:", f"  {report.write(options.results)}", sep="\n", highlight=False)
+    console().print("\nWritten:", f"  {report.write(results.existing(options.results))}", sep="\n", highlight=False)
 
 
 def advise(options: argparse.Namespace) -> None:

@@ -124,6 +124,13 @@ class Record(Protocol):
     def from_json(cls, line: str) -> Self: ...
 
 
+def existing(folder: Path) -> Path:
+    """The folder; UserError where there is none."""
+    if not folder.is_dir():
+        raise UserError(f"There is no results folder {folder}.")
+    return folder
+
+
 def order_path(folder: Path, condition: Condition, fingerprint: str) -> Path:
     """Where a machine's folder keeps the row ids of the condition's first batches."""
     return folder / "orders" / f"{condition.twin.key}-{fingerprint}.npz"
