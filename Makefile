@@ -110,7 +110,7 @@ $(STAMP): pyproject.toml requirements.lock
 	fi; \
 	echo "installing $(EXTRAS) from requirements.lock$(if $(findstring all,$(EXTRAS)), (several GB on Linux: PyTorch brings CUDA))"; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
-	$(PYTHON) -m uv pip install --quiet --python $(PYTHON) --constraint requirements.lock --editable '.[$(beside)]'
+	$(PYTHON) -m uv pip install --quiet --compile-bytecode --python $(PYTHON) --constraint requirements.lock --editable '.[$(beside)]'
 	@rm -f .venv/.setup-*
 	@echo "$(EXTRAS)" > .venv/.extras
 	@touch $@
@@ -122,6 +122,6 @@ $(STAMP): pyproject.toml requirements.lock
 		if "$$p" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null; then found=$$p; break; fi; \
 	done; \
 	$(PYTHON) -m uv venv --quiet --clear --python "$${found:-3.12}" .venvs/$* \
-		&& $(PYTHON) -m uv pip install --quiet --python .venvs/$*/bin/python --constraint requirements-$*.lock \
+		&& $(PYTHON) -m uv pip install --quiet --compile-bytecode --python .venvs/$*/bin/python --constraint requirements-$*.lock \
 			--editable '.[$*,dev]' \
 		&& touch $@ || { rm -rf .venvs/$*; echo "warning: $* could not be installed; it will not be measured" >&2; }
