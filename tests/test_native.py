@@ -1,6 +1,8 @@
 """Our loader names what is damaged, leaves nothing behind, and its batches are the consumer's."""
 
 import gc
+import os
+import sys
 import threading
 from pathlib import Path
 
@@ -79,6 +81,18 @@ def test_a_batch_is_the_consumers_own(tiny_set: Dataset, output: str) -> None:
         np.testing.assert_array_equal(x, tiny.truth()[rows])
     for part, copied in parts[1:]:
         np.testing.assert_array_equal(part, copied)
+    loader.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
+def test_threads_that_decode_give_way_to_the_consumer_and_it_to_nobody(tiny_set: Dataset) -> None:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    loader = Native.open(tiny_set, Path(), CONDITION, rows=True)
+    next(loader.epoch(0))
+    decoding = [thread.native_id for thread in threading.enumerate() if thread.name.startswith("decode")]
+    assert decoding
+    assert all(os.getpriority(os.PRIO_PROCESS, thread) > before for thread in decoding)
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
     loader.close()
 
 

@@ -71,6 +71,9 @@ WAYS = {
     "dense rows zeroed one at a time, not all at once": Way(
         {(matrix, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
     ),
+    "threads that decode give way to the one that consumes, dense": Way(
+        {(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
+    ),
     "the disk told of what comes next, from a cold cache": Way({(kernel, "ADVISE"): 0}, cold=True),
     "the disk told of what comes next, in the page cache": Way({(kernel, "ADVISE"): 0}),
 }

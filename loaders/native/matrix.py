@@ -1,5 +1,8 @@
 """A CSR matrix on disk: any rows of it, gathered by several threads into one buffer."""
 
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,6 +20,7 @@ from loaders.native.dense import dense
 from loaders.native.memory import Memory
 from loaders.native.sampling import aligned
 
+NICENESS = 10  # of the threads that decode: who consumes the minibatches gets the processor first
 PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
 TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should end together
 TASKS_AHEAD = 32  # that the disk is told of before they run: more would push each other out of a small page cache
@@ -89,7 +93,7 @@ class Matrix:
         self.parts, self.n_genes, self.output = parts, n_genes, output
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
         self.threads = threads or available_cores()
-        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode")
+        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode", initializer=_give_way)
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
         self.blocks: dict[int, np.ndarray | int] = {}
         self.memory = Memory()
@@ -178,6 +182,12 @@ def open_matrix(open_parts: Callable[[ExitStack], list[Part]], n_genes: int, **o
     with ExitStack() as opened:
         parts = open_parts(opened)
         return Matrix(parts, n_genes, close=opened.pop_all().close, **options)
+
+
+def _give_way() -> None:
+    if sys.platform == "linux":  # elsewhere all threads of a process have one priority
+        thread = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
 def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:
