@@ -45,11 +45,10 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
         range(len(numbers)), numbers["times"], color=[COLOURS[outputs.index(output)] for output in numbers["output"]]
     )
     for i, row in enumerate(numbers.itertuples()):
-        ax.text(row.times * 1.05, i, f"{row.times:.0f}", va="center", fontsize=7)
         for other in theirs[theirs["loader"] == row.loader].itertuples():
             ax.plot(other.times, i, "s", mfc="none", color="k", ms=6)
     names = [
-        f"{row.loader} {row.output}, b={row.block_size:.0f} f={row.fetch_factor:.0f}, over {row.over}"
+        f"{row.loader} {row.output}, b={row.block_size:.0f} f={row.fetch_factor:.0f}, over {row.over}: {row.times:.0f}"
         for row in numbers.itertuples()
     ]
     ax.set_yticks(range(len(numbers)), names)

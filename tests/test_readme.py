@@ -11,6 +11,7 @@ from harness.host import ROOT
 
 README = (ROOT / "README.md").read_text()
 REFERENCE = ROOT / "results" / "reference-2core"
+READ_AHEAD = ROOT / "results" / "reference-2core-read-ahead-128k"
 
 
 def test_the_first_two_commands_set_up_and_run_everything() -> None:
@@ -25,6 +26,12 @@ def test_the_table_is_the_committed_one() -> None:
 @pytest.mark.parametrize("grid", ratios.COMPARED)
 def test_the_ratios_are_of_the_committed_measurements(grid: str) -> None:
     assert ratios.markdown(grid, results.read(REFERENCE / f"{grid}.jsonl")) in README
+
+
+def test_what_reading_ahead_changes_is_of_the_committed_measurements() -> None:
+    measured = results.read(READ_AHEAD / "bounded.jsonl")
+    assert {m.provenance["read_ahead_bytes"] for m in measured} == {128 * 1024}
+    assert ratios.markdown("bounded", measured) in README
 
 
 def test_who_keeps_up_is_of_the_committed_measurements() -> None:
