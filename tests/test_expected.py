@@ -81,11 +81,19 @@ def test_the_random_level_is_that_of_blocks_of_one() -> None:
 
 
 def test_our_own_orders_are_as_mixed_as_is_expected() -> None:
-    """At every cell of the committed grid, within 3 standard errors of what was recorded."""
+    """At every cell of the committed grid, within 3 standard errors of what was recorded.
+
+    Native's blocks follow the chunks: none is longer than asked for, and half as long at the least. One of more than a
+    buffer ends within a minibatch, of which the law knows nothing.
+    """
     frame = pd.read_csv(ROOT / "results" / "reference-2core" / "figures" / "tahoe-mini-figure2-short-diversity.csv")
     rows = frame[(frame["label"] == "plate") & frame["block_size"].notna() & frame["error_bits"].notna()]
-    assert len(rows) > 20
-    shares = TAHOE
+    rows = rows[(rows["loader"] != "native") | (rows["block_size"] <= rows["batch_size"] * rows["fetch_factor"])]
+    assert set(rows["loader"]) == {"native", "scdataset"}
+    assert (rows["loader"].value_counts() > 20).all()
     for row in rows.itertuples():
-        law = expected.exact(shares, row.batch_size, int(row.block_size), int(row.fetch_factor))
-        assert row.entropy_bits == pytest.approx(law, abs=3 * row.error_bits + 0.01), row
+        longest = int(row.block_size)
+        shortest = max(1, longest // 2) if row.loader == "native" else longest
+        least, most = (expected.exact(TAHOE, row.batch_size, b, int(row.fetch_factor)) for b in (longest, shortest))
+        slack = 3 * row.error_bits + 0.01
+        assert least - slack <= row.entropy_bits <= most + slack, row
