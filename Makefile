@@ -92,6 +92,7 @@ lock: $(STAMP)
 	$(foreach loader,$(APART),$(compile) --extra $(loader) -o requirements-$(loader).lock;)
 
 # The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
+# Byte code is compiled here, so that no loader's opening is timed while Python compiles its library.
 $(STAMP): pyproject.toml requirements.lock
 	@set -e; \
 	if ! test -x $(PYTHON); then \
