@@ -13,7 +13,7 @@ from harness.errors import UserError
 from harness.prepare import store_files, store_path
 from harness.provenance import of_store, provenance
 from harness.results import Measurement
-from harness.spawn import spawn
+from harness.spawn import new_job, spawn
 
 FILE = "ceilings.jsonl"  # in a machine's folder
 SCHEMA = 1
@@ -88,15 +88,7 @@ def measure(dataset: Dataset, loader: str, told: Callable[[str], None]) -> list[
 def _without_disk(dataset: Dataset, loader: str, cores: int, told: Callable[[str], None]) -> dict[str, Any]:
     """What the loader's `ceiling` gives in a worker of its own."""
     told(f"decoding and copying, cores {cores}")
-    job = {
-        "task": "ceiling",
-        "loader": loader,
-        "adapter": loaders.NAMES[loader],
-        "dataset": dataset.to_dict(),
-        "store": str(store_path(dataset, loader).resolve()),
-        "cores": cores,
-        "seconds": SECONDS,
-    }
+    job = new_job("ceiling", loader, dataset, store_path(dataset, loader), cores=cores, seconds=SECONDS)
     outcome = spawn(job, cores, None, lambda *_: None)
     if outcome["status"] != "ok":
         raise UserError(f"The ceilings of {loader}'s store cannot be measured: {outcome['reason']}")

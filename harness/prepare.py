@@ -11,7 +11,7 @@ from harness.dataset import Dataset
 from harness.errors import UserError
 from harness.provenance import provenance
 from harness.results import Conversion
-from harness.spawn import spawn
+from harness.spawn import new_job, spawn
 from loaders.protocol import UNCONVERTED
 
 STORES = DATA / "stores"
@@ -42,13 +42,7 @@ def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> C
     aside = path.with_name(path.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    job = {
-        "task": "convert",
-        "loader": loader,
-        "adapter": loaders.NAMES[loader],
-        "dataset": dataset.to_dict(),
-        "store": str(aside.resolve()),
-    }
+    job = new_job("convert", loader, dataset, aside)
     outcome = spawn(job, None, None, lambda phase, cells, seconds: progress(cells))
     if outcome["status"] == "ok":
         aside.rename(path)

@@ -18,7 +18,7 @@ from harness.errors import UserError
 from harness.prepare import store_files, store_path
 from harness.provenance import of_store, provenance
 from harness.results import Measurement
-from harness.spawn import spawn
+from harness.spawn import new_job, spawn
 from harness.together import spawn_together
 
 COLD_AT_MOST = 0.01  # share of a store that may be resident when a cold condition begins
@@ -113,17 +113,16 @@ def measure_one(
     # The first repeat records anew, so that it is of this very code; where the grid has its twin, that does so.
     by_twin = condition != condition.twin and condition.twin in grid.conditions
     has_order = (task.repeat and order.exists()) or by_twin or not grid.timing.order_s
-    job = {
-        "task": "measure",
-        "loader": condition.loader,
-        "adapter": loaders.NAMES[condition.loader],
-        "dataset": dataset.to_dict(),
-        "store": str(store_path(dataset, condition.loader).resolve()),
-        "condition": condition.to_dict(),
-        "files": [str(file.resolve()) for file in files],
-        "timing": asdict(grid.timing),
-        "order_path": None if has_order else str(order.resolve()),
-    }
+    job = new_job(
+        "measure",
+        condition.loader,
+        dataset,
+        store_path(dataset, condition.loader),
+        condition=condition.to_dict(),
+        files=[str(file.resolve()) for file in files],
+        timing=asdict(grid.timing),
+        order_path=None if has_order else str(order.resolve()),
+    )
     if condition.processes > 1:
         outcome = spawn_together(job, condition, grid.timing.timeout_s, display.phase)
     elif condition.cache == "bounded":

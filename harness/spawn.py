@@ -9,10 +9,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import loaders
 from harness import host
 from harness.cgroup import Group
+from harness.dataset import Dataset
 from harness.interpreter import interpreter
 
 EXIT_S = 60.0  # for a worker to end by itself once it has closed its output
@@ -27,6 +30,15 @@ class Pause(NamedTuple):
 
     begin: Callable[[int], None]
     group: Group | None = None
+
+
+def new_job(task: str, loader: str, dataset: Dataset, store: Path, **more: Any) -> dict[str, Any]:
+    """What a worker is told, as JSON can hold it. task: of those in `harness.worker`; more: what the task asks for.
+
+    The adapter goes by its module, so that a loader works that only this process has registered.
+    """
+    named = {"task": task, "loader": loader, "adapter": loaders.NAMES[loader]}
+    return named | {"dataset": dataset.to_dict(), "store": str(store.resolve())} | more
 
 
 def spawn(

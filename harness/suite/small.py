@@ -10,6 +10,7 @@ from harness import catalogue, pagecache
 from harness.condition import Condition, Timing
 from harness.dataset import Dataset
 from harness.prepare import prepare, store_files, store_path
+from harness.spawn import new_job
 from harness.worker import run
 
 FOLDER = Path(__file__).resolve().parents[2] / ".asv"
@@ -34,14 +35,8 @@ def dataset(loader: str = "native") -> Dataset:
 
 def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> dict[str, Any]:
     """What a worker of the runner's finds: the fields of `harness.results.Measurement`."""
-    job = {
-        "dataset": small.to_dict(),
-        "store": str(store_path(small, condition.loader).resolve()),
-        "condition": condition.to_dict(),
-        "timing": asdict(timing),
-        "adapter": loaders.NAMES[condition.loader],
-        "files": [],
-    }
+    more = {"condition": condition.to_dict(), "timing": asdict(timing), "files": []}
+    job = new_job("measure", condition.loader, small, store_path(small, condition.loader), **more)
     return run(job, lambda message: None)
 
 
