@@ -63,12 +63,14 @@ train: setup
 	@$(PYTHON) -m harness train --dataset "$(DATASET)" $(call flag,ARMS,arms) $(call flag,SEEDS,seeds) \
 		$(call flag,GENES,genes) $(call flag,RESULTS,results)
 
+# Most tests wait for a process of theirs to import a library.
+IN_PARALLEL := -n auto --maxprocesses 4
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest $(IN_PARALLEL)
 
 test-slow: setup
-	@$(PYTHON) -m pytest -m slow
+	@$(PYTHON) -m pytest $(IN_PARALLEL) -m slow
 
 status: setup
 	@$(PYTHON) -m harness status

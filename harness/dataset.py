@@ -164,7 +164,7 @@ def _look_into(path: Path, file: h5py.File) -> dict[str, Any]:
         raise UserError(f"{path}: X has {x.ndim} dimensions, not 2.")
     genes, categoricals = hashlib.sha256(str(n_genes).encode()), {}
     if "var" in file and "_index" in file["var"].attrs:
-        genes.update("\0".join(_strings(file["var"][_text(file["var"].attrs["_index"])])).encode())
+        genes.update(b"\0".join(_strings(file["var"][_text(file["var"].attrs["_index"])])))
     if "obs" in file:
         for column in map(_text, file["obs"].attrs.get("column-order", ())):
             element = file["obs"][column]
@@ -187,11 +187,11 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _strings(element: h5py.Dataset | h5py.Group, count: int | None = None) -> list[str]:
-    """The first values of an array of names; a nullable one is a group of its values and a mask."""
+def _strings(element: h5py.Dataset | h5py.Group, count: int | None = None) -> list[bytes]:
+    """The first values of an array of names, as UTF-8; a nullable one is a group of its values and a mask."""
     values = element["values"] if isinstance(element, h5py.Group) else element
-    values = values.asstr() if h5py.check_string_dtype(values.dtype) else values
-    return [str(value) for value in values[:count]]
+    found = values[:count].tolist()
+    return found if h5py.check_string_dtype(values.dtype) else [str(value).encode() for value in found]
 
 
 def _sample(path: Path, pieces: int = 16, piece_bytes: int = 4096) -> str:

@@ -39,7 +39,7 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]
         rate = (done - before) / max(time.monotonic() - start, 1e-9)
         text = f"{done:,} of {total:,} {unit}"
         if rate:
-            text += f", {rate:,.0f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
+            text += f", {rate:,.{0 if rate >= 10 else 1}f} {unit}/s, {(total - done) / max(rate, 1e-9):.0f} s left"
         return f"{text}, {more}" if more else text
 
     def plain(done: int, total: int, more: str = "") -> None:

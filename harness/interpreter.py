@@ -51,6 +51,11 @@ def environment(loader: str, modules: tuple[str, ...]) -> Environment:
     return _ask(interpreter(loader), modules) if own(loader) else _look(modules)
 
 
+def missing(loader: str, modules: tuple[str, ...]) -> list[str]:
+    """Those of the modules that the Python which runs the loader lacks; no package's version is looked up for it."""
+    return _ask(interpreter(loader), modules).missing if own(loader) else _missing(modules)
+
+
 @cache
 def _ask(python: str, modules: tuple[str, ...]) -> Environment:
     command = [python, "-m", "harness.interpreter", *modules]
@@ -63,7 +68,7 @@ def _look(modules: tuple[str, ...]) -> Environment:
     return Environment(
         python=platform.python_version(),
         packages=packages,
-        missing=[module for module in modules if not _found(module)],
+        missing=_missing(modules),
         owners={module: [name.lower() for name in brings.get(module.split(".")[0], ())] for module in modules},
     )
 
@@ -73,6 +78,10 @@ def _installed() -> tuple[dict[str, str], dict[str, list[str]]]:
     """Every package's version by its name, and the packages that bring each top-level module."""
     versions = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
     return versions, {module: sorted(set(names)) for module, names in packages_distributions().items()}
+
+
+def _missing(modules: tuple[str, ...]) -> list[str]:
+    return [module for module in modules if not _found(module)]
 
 
 def _found(module: str) -> bool:

@@ -47,7 +47,7 @@ def holds_all(name: str) -> bool:
 
 def unavailable(name: str) -> str | None:
     """Why the loader cannot run here, or None: looks for its libraries without importing them."""
-    missing = interpreter.environment(name, get(name).imports).missing
+    missing = interpreter.missing(name, get(name).imports)
     if not missing:
         return None
     return f"{' and '.join(missing)} {NOT_INSTALLED}: EXTRAS={name} make setup"

@@ -31,11 +31,6 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts last the tests that empty the whole page cache: after them every import waits for the disk."""
-    items.sort(key=lambda item: item.path.stem in ("test_pagecache", "test_bench"))
-
-
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write(tmp_path_factory.mktemp("tiny") / "tiny")

@@ -27,7 +27,7 @@ def rows(folder: Path, grid: str = "smoke") -> list[results.Measurement]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> tuple[Path, str]:
-    """A folder in which the smoke grid has been run, and what that printed; by root, all caches dropped every time."""
+    """A folder in which the smoke grid has been run, and what that printed."""
     folder = tmp_path_factory.mktemp("finished")
     command = [sys.executable, "-m", "harness", "bench", "--dataset", str(tiny_folder), "--grid", "smoke"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)

@@ -79,6 +79,18 @@ def counts_of(x: np.ndarray) -> Counts:
     return Counts(sp.csr_matrix(x), CPU)
 
 
+def test_a_step_stays_on_its_device() -> None:
+    """On torch's device without memory, which every machine has and which will not be mixed with another."""
+    meta = torch.device("meta")
+    heads = Heads(GENES, {"drug": 3, "moa": 2}, seed=0).to(meta)
+    x = sp.csr_matrix(truth()[:8])
+    labels = {task: torch.zeros(8, dtype=torch.int64) for task in heads.classes}
+    with pytest.raises(RuntimeError, match="device"):
+        heads.losses(Counts(x, meta), labels)
+    heads.losses(Counts(x, meta), {task: answer.to(meta) for task, answer in labels.items()}).sum().backward()
+    assert {parameter.grad.device for parameter in heads.parameters()} == {meta}
+
+
 def test_heads_are_what_dense_layers_give_and_so_are_their_gradients() -> None:
     heads = Heads(30, {"a": 3, "b": 5}, seed=0)
     rng = np.random.default_rng(0)
