@@ -20,9 +20,9 @@ FACTOR = "1.15"
 DECODE = (
     "if np.int32(_call(decode, (decompressor, into, sizes[i], to, whole, np.int64(0)))) != 0:\n                return i"
 )
-# Two chunks in five are inflated twice; decoding is some three quarters of a cell's time.
+# Every other chunk is inflated twice, which makes a cell some 1.3 times as dear: of two in five it came to 1.24 times.
 SLOWER = DECODE + (
-    "\n            if i % 5 < 2:\n                _call(decode, (decompressor, into, sizes[i], to, whole, np.int64(0)))"
+    "\n            if i % 2:\n                _call(decode, (decompressor, into, sizes[i], to, whole, np.int64(0)))"
 )
 COMMITS = {
     "empty": (0, "BENCHMARKS NOT SIGNIFICANTLY CHANGED", None),
