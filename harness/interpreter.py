@@ -52,7 +52,7 @@ def environment(loader: str, modules: tuple[str, ...]) -> Environment:
 
 
 def missing(loader: str, modules: tuple[str, ...]) -> list[str]:
-    """Those of the modules that the Python which runs the loader lacks; no package's version is looked up for it."""
+    """Those of the modules that the Python which runs the loader lacks; looks up no package's version in this one."""
     return _ask(interpreter(loader), modules).missing if own(loader) else _missing(modules)
 
 
