@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
-from unittest.mock import patch
 
 import anndata as ad
 import h5py
@@ -22,18 +21,7 @@ from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, GzipCodec
 
 from harness import catalogue
-from loaders.native import (
-    BlockLoader,
-    BlockShuffling,
-    Matrix,
-    Streaming,
-    arrow,
-    codecs,
-    kernel,
-    open_h5ad,
-    scatter,
-    zarr,
-)
+from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, codecs, kernel, open_h5ad, zarr
 from loaders.native.arrays import Plain
 from loaders.native.matrix import open_matrix
 from tests import tiny
@@ -73,10 +61,7 @@ def test_every_storage_form_gives_the_same_rows(tmp_path: Path, form: dict) -> N
     matrix.close()
 
 
-NUMBERS = [("f8", "i8"), ("i4", "i8"), ("u2", "u2"), (">f4", ">i4"), ("u1", "i4"), ("f4", "i4"), ("i8", "i2")]
-
-
-@pytest.mark.parametrize(("data", "index"), NUMBERS)
+@pytest.mark.parametrize(("data", "index"), [("f8", "i8"), ("i4", "i8"), ("u2", "u2"), (">f4", ">i4"), ("u1", "i4")])
 def test_number_types(tmp_path: Path, data: str, index: str) -> None:
     folder = tiny.write(tmp_path / "set")
     for path in folder.iterdir():
@@ -84,21 +69,6 @@ def test_number_types(tmp_path: Path, data: str, index: str) -> None:
     matrix = opened(folder)
     np.testing.assert_array_equal(dense(matrix, np.arange(tiny.N)), tiny.truth().astype(data).astype(np.float32))
     matrix.close()
-
-
-@pytest.mark.parametrize(("data", "index"), NUMBERS)
-def test_large_buffers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, index: str) -> None:
-    """Rows of any length go to any place of them past the processor's caches, eight values at once."""
-    monkeypatch.setattr(scatter, "LARGE", 0)
-    rng = np.random.default_rng(0)
-    counts = rng.integers(1, 100, (200, 90)) * (rng.random((200, 90)) < rng.random((200, 1)))
-    path = tmp_path / "a.h5ad"
-    ad.AnnData(sp.csr_matrix(counts.astype(np.float32))).write_h5ad(path)
-    rewrite(path, types={"data": data, "indices": index}, chunks=(500,), compression="gzip")
-    rows = rng.integers(0, 200, 300)
-    source = open_h5ad([path], threads=2)
-    np.testing.assert_array_equal(dense(source, rows), counts[rows])
-    source.close()
 
 
 ZARR = [
@@ -214,8 +184,7 @@ def test_any_matrix_is_read_as_anndata_reads_it(
     rewrite(path, chunks=(chunk,), compression=data.draw(st.sampled_from([None, "gzip"])))
     rows = rng.integers(0, n, data.draw(st.integers(1, 60)))
     source = open_h5ad([path], threads=2)
-    with patch.object(scatter, "LARGE", data.draw(st.sampled_from([0, scatter.LARGE]))):
-        np.testing.assert_array_equal(source[rows].toarray(), ad.read_h5ad(path).X[rows].toarray())
+    np.testing.assert_array_equal(source[rows].toarray(), ad.read_h5ad(path).X[rows].toarray())
     source.close()
 
 

@@ -2,9 +2,8 @@
 
     python -m loaders.native.ablation tahoe-mini
 
-On h5ad files, and where it is said on another loader's store, in the page cache: so of decoding and not of the disk.
-What is of the disk is measured on files that are not in it, up to 60,000 cells. Each way is measured on and off in
-turn, three times.
+On files in the page cache, so of decoding and not of the disk, but for what is of the disk: that is measured on files
+that are not in it, up to 60,000 cells. Each way is measured on and off in turn, three times.
 """
 
 import sys
@@ -22,22 +21,13 @@ from harness.catalogue import load
 from harness.condition import Timing
 from harness.dataset import Dataset
 from harness.measure import measure, touch
-from harness.prepare import prepare, store_path
-from loaders.native import BlockLoader, BlockShuffling, adapters, codecs, kernel, matrix, scatter
+from loaders.native import BlockLoader, BlockShuffling, codecs, kernel, matrix, open_h5ad
 
 TIMING = Timing(warmup_s=2, measure_s=3)  # the first buffers take a second to come
 REPEATS = 3
-SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True, "output": "csr", "over": adapters.Native}
-LARGE = SETTING | {"block_size": 512, "fetch_factor": 256}
+SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True, "output": "csr"}
 
 COLD_CELLS = 60_000  # fewer than there are: the window ends before it meets cells that have been read
-
-STORES = {
-    "h5ad": adapters.Native,
-    "annbatch's zarr": adapters.NativeZarrShuffled,
-    "Arrow": adapters.NativeArrow,
-    "SCDL": adapters.NativeBioNeMo,
-}
 
 
 class Fresh:
@@ -75,13 +65,9 @@ WAYS = {
     "a compiled loop over chunks": Way({(codecs, "C_FUNCTIONS"): {}}),
     "tasks of 32 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
     "buffers used again": Way({(matrix, "Memory"): Fresh}),
-    "buffers used again, blocks of 512, fetches of 16,384 cells": Way({(matrix, "Memory"): Fresh}, setting=LARGE),
-    **{
-        f"rows written past the caches, {store}, blocks of 512, fetches of 16,384 cells": Way(
-            {(scatter, "LARGE"): sys.maxsize}, setting=LARGE | {"over": over}
-        )
-        for store, over in STORES.items()
-    },
+    "buffers used again, blocks of 512, fetches of 16,384 cells": Way(
+        {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
+    ),
     "dense rows zeroed one at a time, not all at once": Way(
         {(matrix, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
     ),
@@ -93,19 +79,11 @@ WAYS = {
 }
 
 
-def rate(
-    dataset: Dataset,
-    block_size: int,
-    fetch_factor: int,
-    aligned: bool,
-    output: str,
-    over: type[adapters.Native],
-    cold: bool = False,
-) -> float:
+def rate(dataset: Dataset, block_size: int, fetch_factor: int, aligned: bool, output: str, cold: bool = False) -> float:
     """Cells/s at batch 64; of a cold cache, from asking for the first."""
     if cold:
         pagecache.evict(dataset.paths)
-    source = over.source(dataset, store_path(dataset, over.name), output)
+    source = open_h5ad(dataset.paths, output=output)
     loader = BlockLoader(source, sampler=BlockShuffling(block_size, aligned), fetch_factor=fetch_factor)
     try:
         if cold:
@@ -144,9 +122,7 @@ def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
 def main() -> None:
     dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
     print("| way | without, cells/s | with, cells/s | times |\n| --- | ---: | ---: | ---: |")
-    for over in STORES.values():
-        prepare(dataset, over.name, lambda cells: None)
-        rate(dataset, **SETTING | {"over": over})  # brings the files into the page cache
+    rate(dataset, **SETTING)  # brings the files into the page cache
     for name in sorted(WAYS, key=lambda name: WAYS[name].cold):
         compare(dataset, name, print)
 

@@ -15,8 +15,7 @@ import numba
 import numpy as np
 
 from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
-from loaders.native.kernel import advise, copy_pieces, is_head
-from loaders.native.scatter import is_large, scatter
+from loaders.native.kernel import advise, copy_pieces, is_head, scatter
 
 HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
 NEAR = 8_192  # elements that are cheaper to read over than to skip
@@ -214,7 +213,7 @@ def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end
         values = read(start, stop)
         if not values.dtype.isnative:
             values = values.astype(out.dtype)
-        scatter(values, start, begin[first:last], end[first:last], target[first:last], out, is_large(out))
+        scatter(values, start, begin[first:last], end[first:last], target[first:last], out)
 
 
 @numba.njit(nogil=True, cache=True)

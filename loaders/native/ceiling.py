@@ -17,8 +17,8 @@ import numpy as np
 from harness.host import available_cores
 from loaders.native.arrays import Chunked
 from loaders.native.dense import fill
+from loaders.native.kernel import scatter
 from loaders.native.matrix import Matrix
-from loaders.native.scatter import is_large, scatter
 
 HELD_BYTES = 400_000_000  # of compressed chunks, or of cells, held in memory: more than a processor's cache
 BATCH = 64  # cells
@@ -72,7 +72,7 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
     def copy(share: tuple) -> int:
         rows, target, values, indices = share
         for held, out in ((cells.data, values), (cells.indices, indices)):
-            scatter(held, 0, begin[rows], end[rows], target, out, is_large(out))
+            scatter(held, 0, begin[rows], end[rows], target, out)
         return len(rows)
 
     def densify(share: tuple) -> int:

@@ -25,7 +25,6 @@ from loaders.native.codecs import (
     PLAIN,
     ZLIB,
 )
-from loaders.native.scatter import is_large, scatter
 
 HEAD = 0.35  # of a chunk, up to which zlib with its head alone is faster than libdeflate with the whole
 HAS_HEADS = bool(INFLATE and INFLATE_RESET)
@@ -54,7 +53,7 @@ def copy_pieces(codec, whole, fds, places, sizes, wanted, starts, firsts, lasts,
     stream, decompressor = (_zlib_stream(), _decompressor()) if codec == DEFLATE else (NO_STREAM, 0)
     return _copy_pieces(
         codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], decompressor, INFLATE, INFLATE_RESET, stream,
-        fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out, is_large(out),
+        fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
     )  # fmt: skip
 
 
@@ -117,9 +116,22 @@ def _advise(function, fds, places, sizes):
 
 
 @numba.njit(nogil=True, cache=True)
+def scatter(values, start, begin, end, target, out):
+    """Copies what rows of the elements begin..end have of `values`, the first of which is `start`, to their place."""
+    stop = start + len(values)
+    for row in range(len(begin)):
+        a, b = max(begin[row], start), min(end[row], stop)
+        if a < b:
+            # Unsigned, so that no index is looked at for being negative and the loop becomes vector code.
+            place, first, n = np.uint64(a + target[row] - begin[row]), np.uint64(a - start), np.uint64(b - a)
+            for k in range(n):
+                out[place + k] = values[first + k]
+
+
+@numba.njit(nogil=True, cache=True)
 def _copy_pieces(
     codec, whole, pread, decode, decompressor, inflate, inflate_reset, stream,
-    fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out, past_caches,
+    fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
 ):  # fmt: skip
     to = np.int64(raw.ctypes.data)
     for i in range(len(starts)):
@@ -138,5 +150,5 @@ def _copy_pieces(
         elif codec == BLOSC and np.int32(_call(decode, (into, to, wanted[i], np.int64(1)))) != wanted[i]:
             return i
         mine = slice(firsts[i], lasts[i])
-        scatter(raw[: wanted[i] // raw.itemsize], starts[i], begin[mine], end[mine], target[mine], out, past_caches)
+        scatter(raw[: wanted[i] // raw.itemsize], starts[i], begin[mine], end[mine], target[mine], out)
     return -1
