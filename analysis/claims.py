@@ -1,7 +1,7 @@
 """What was published, what this machine measured, and whether it holds: the claims of claims.toml, judged."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ import pandas as pd
 
 from analysis import expected
 from analysis.ratios import ratios
-from analysis.summary import interval
+from analysis.summary import interval, measured_on
 from harness import laws, results, runs
 from harness.synthetic import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
 
 CLAIMS = Path(__file__).with_name("claims.toml")
 LEAST_REPEATS = 3
 BATCH = 64
+DATASETS = ("tahoe", "tahoe-mini")
+"""What most of the papers measured, or else what stands in for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,28 +61,49 @@ def judge(claim: Mapping[str, Any], folder: Path) -> Verdict:
 
 def _ratio(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
     """Cells/s of one condition over another's, in each repeat of a grid that has both."""
-    pairs = ratios(results.read(folder / f"{claim['grid']}.jsonl"), claim["ours"], claim["theirs"])
-    command = f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
-    return np.array([ours / theirs for ours, theirs in pairs]), command
+    measured = results.read(folder / f"{claim['grid']}.jsonl")
+
+    def of(dataset: str) -> list[float]:
+        pairs = ratios(measured_on(dataset, measured), claim["ours"], claim["theirs"])
+        return [ours / theirs for ours, theirs in pairs]
+
+    return _of_the_papers_set(of), f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
 
 
 def _score(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
     """Macro-F1 of a head trained in one order, for each seed; over that in another, where the claim names one."""
+    trained = results.read(folder / runs.FILE, runs.Run)
 
-    def of(arm: str) -> dict[int, float]:
-        made = results.read(folder / runs.FILE, runs.Run)
-        return {run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"] for run in made if run.arm == arm}
+    def of(dataset: str) -> list[float]:
+        ours, theirs = (
+            {
+                run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"]
+                for run in trained
+                if (run.dataset, run.arm) == (dataset, arm)
+            }
+            for arm in (claim["ours"], claim.get("theirs"))
+        )
+        if "theirs" not in claim:
+            theirs = dict.fromkeys(ours, 1.0)
+        return [ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)]
 
-    ours = of(claim["ours"])
-    theirs = of(claim["theirs"]) if "theirs" in claim else dict.fromkeys(ours, 1.0)
-    return np.array([ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)]), "make train"
+    return _of_the_papers_set(of), "make train"
 
 
 def _cost(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
     """What a cell costs in pieces of one size over what it costs in another's, in each repeat."""
-    latest = {(c.law, c.method, c.size): c.us_per_cell for c in results.read(folder / laws.FILE, laws.Cost)}
-    sides = [latest.get((claim["law"], *side), []) for side in (claim["ours"], claim["theirs"])]
-    return np.array([a / b for a, b in zip(*sides, strict=False)]), "python -m harness laws"
+    latest = {(c.dataset, c.law, c.method, c.size): c.us_per_cell for c in results.read(folder / laws.FILE, laws.Cost)}
+
+    def of(dataset: str) -> list[float]:
+        sides = (latest.get((dataset, claim["law"], *side), []) for side in (claim["ours"], claim["theirs"]))
+        return [a / b for a, b in zip(*sides, strict=False)]
+
+    return _of_the_papers_set(of), "python -m harness laws"
+
+
+def _of_the_papers_set(values: Callable[[str], list[float]]) -> np.ndarray:
+    """The values of the first of DATASETS that has any."""
+    return np.array(next(filter(None, map(values, DATASETS)), []))
 
 
 MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}

@@ -2,6 +2,7 @@
 
     python -m analysis.demand results/MACHINE/loaders.jsonl
 
+Of tahoe-mini, or of the data set that is named after it.
 The models' numbers are from the papers and were taken on other machines (results/published/model_demand.csv names the
 source of each). annbatch's Figure 1b shows more models, as bars without numbers; they are left out.
 """
@@ -15,6 +16,7 @@ import pandas as pd
 
 import loaders
 from analysis import published
+from analysis.summary import measured_on
 from harness import results
 from harness.results import Measurement
 
@@ -48,4 +50,5 @@ def markdown(measurements: Sequence[Measurement]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(results.read(Path(sys.argv[1]))), end="")
+    dataset = sys.argv[2] if len(sys.argv) > 2 else "tahoe-mini"
+    print(markdown(measured_on(dataset, results.read(Path(sys.argv[1])))), end="")

@@ -1,7 +1,9 @@
 """Ratios of two loaders, or of two caches, each taken within a repeat, from the grids that were made for them.
 
 python -m analysis.ratios results/MACHINE/native.jsonl
-python -m analysis.ratios results/MACHINE/bounded.jsonl
+python -m analysis.ratios results/MACHINE/bounded.jsonl cells-1e6
+
+Of tahoe-mini where no data set is named.
 """
 
 import sys
@@ -11,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.summary import interval
+from analysis.summary import interval, measured_on
 from harness import results
 from harness.condition import Condition
 from harness.results import Measurement
@@ -63,7 +65,7 @@ def fits(condition: Condition, setting: Setting) -> bool:
 
 
 def ratios(measurements: Sequence[Measurement], ours: Setting, theirs: Setting) -> list[tuple[float, float]]:
-    """(ours, theirs) in cells/s of each repeat in which both were measured."""
+    """(ours, theirs) in cells/s of each repeat of one data set in which both were measured."""
     found = []
     for repeat in sorted({m.repeat for m in measurements}):
         mine = [m for m in measurements if m.repeat == repeat and m.status == "ok"]
@@ -90,5 +92,5 @@ def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    print(markdown(path.stem, results.read(path)), end="")
+    path, dataset = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "tahoe-mini"
+    print(markdown(path.stem, measured_on(dataset, results.read(path))), end="")

@@ -113,8 +113,14 @@ def against_warm(condition: Condition, found: Mapping[Condition, Sequence[Measur
     return float(np.median(shares)) if shares else np.nan
 
 
+def measured_on(dataset: str, measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Those of one data set: a grid's file has a machine's measurements of all of them."""
+    return [m for m in measurements if m.condition.dataset == dataset]
+
+
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
-    """Epochs after which a conversion has cost less than going without it; inf: never; nan: nothing converted.
+    """Epochs after which a conversion has cost less than going without it; inf: never; nan: nothing converted, or
+    nothing measured to go without it.
 
     Against the fastest loader of the same order, output and cache that reads the files as they are, whatever its
     settings; the oracle, which holds all cells in memory, is left out.
@@ -126,7 +132,7 @@ def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
     for row in frame.to_dict("records"):
         rival = fastest.get((row["output"], row["order"], row["cache"]), np.nan)
         saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds an epoch
-        found.append(row["convert_s"] / saved if saved > 0 else row["convert_s"] * np.inf)
+        found.append(row["convert_s"] * np.inf if saved <= 0 else row["convert_s"] / saved)
     return found
 
 

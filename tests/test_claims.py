@@ -17,11 +17,11 @@ RATIO = {
 }  # fmt: skip
 
 
-def measured(folder: Path, ours: list[int], theirs: list[int]) -> Path:
+def measured(folder: Path, ours: list[int], theirs: list[int], dataset: str = "tahoe-mini") -> Path:
     for loader, rates in (("native", ours), ("annloader", theirs)):
         for repeat, rows in enumerate(rates):
             m = Measurement(
-                condition=Condition(dataset="d", loader=loader), timing=Timing(), repeat=repeat, status="ok",
+                condition=Condition(dataset=dataset, loader=loader), timing=Timing(), repeat=repeat, status="ok",
                 rows=rows, seconds=1.0, fetches=9.0,
             )  # fmt: skip
             results.append(folder / "g.jsonl", m)
@@ -44,6 +44,15 @@ def test_a_ratio_of_three_repeats_is_judged(tmp_path: Path, changed: dict, verdi
     found = claims.judge(RATIO | changed, folder)
     assert (found.verdict, found.measured, found.repeats) == (verdict, 10.0, 3)
     assert found.low <= 10 <= found.high
+
+
+def test_the_papers_own_set_counts_before_what_stands_in_for_it_and_no_other(tmp_path: Path) -> None:
+    measured(tmp_path, [9000] * 3, [100] * 3, "cells-1e6")
+    assert claims.judge(RATIO, tmp_path).verdict == "not run"
+    measured(tmp_path, [1000] * 3, [100] * 3)
+    assert claims.judge(RATIO, tmp_path).measured == 10.0
+    measured(tmp_path, [1100] * 3, [100] * 3, "tahoe")
+    assert claims.judge(RATIO, tmp_path).measured == 11.0
 
 
 def test_two_repeats_are_no_verdict(tmp_path: Path) -> None:
@@ -79,7 +88,7 @@ def test_the_law_says_which_entropies_hold() -> None:
 def trained(folder: Path, arm: str, scores: list[float]) -> None:
     for seed, f1 in enumerate(scores):
         run = runs.Run(
-            dataset="d", arm=arm, seed=seed, genes=5, batch_size=64, fetch_factor=256, learning_rate=1e-3,
+            dataset="tahoe-mini", arm=arm, seed=seed, genes=5, batch_size=64, fetch_factor=256, learning_rate=1e-3,
             minibatches=3, seconds=1.0, scores={"linear drug": {"plate": {"macro_f1": f1, "accuracy": f1}}},
         )  # fmt: skip
         results.append(folder / runs.FILE, run)
@@ -105,7 +114,7 @@ def test_costs_are_compared_repeat_by_repeat(tmp_path: Path) -> None:
     }  # fmt: skip
     assert claims.judge(claim, tmp_path).because == "python -m harness laws"
     for size, costs in ((32, [10.0, 20.0, 30.0]), (1024, [3.0, 6.0, 9.0])):
-        cost = laws.Cost(dataset="d", law="ranking", method="polars", size=size, us_per_cell=costs)
+        cost = laws.Cost(dataset="tahoe-mini", law="ranking", method="polars", size=size, us_per_cell=costs)
         results.append(tmp_path / laws.FILE, cost)
     found = claims.judge(claim, tmp_path)
     assert (found.verdict, found.measured, found.repeats) == ("reproduced", pytest.approx(0.3), 3)

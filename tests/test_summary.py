@@ -59,3 +59,11 @@ def test_what_was_not_measured_is_not_a_number(tiny_set: Dataset, tmp_path: Path
     (line,) = text.lines(frame)
     assert "waiting" not in line
     assert line["disk/CSR"] == "–"
+
+
+def test_a_conversion_pays_against_the_fastest_that_needs_none_and_against_nothing_not_at_all() -> None:
+    rates = [("native", "cold", 100.0, np.nan), ("memmap", "cold", 200.0, 100.0), ("bionemo", "cold", 50.0, 100.0)]
+    rows = [*rates, ("annloader", "cold", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
+    frame = summary.pd.DataFrame(rows, columns=["loader", "cache", "cells_per_s", "convert_s"])
+    epochs = summary.pays_after(frame.assign(order="random", output="csr"), n_cells=1000)
+    np.testing.assert_array_equal(epochs, [np.nan, 20, np.inf, np.nan, np.nan])
