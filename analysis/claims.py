@@ -74,17 +74,13 @@ def _score(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
     """Macro-F1 of a head trained in one order, for each seed; over that in another, where the claim names one."""
     trained = results.read(folder / runs.FILE, runs.Run)
 
+    def f1(dataset: str, arm: str) -> dict[int, float]:
+        made = [run for run in trained if (run.dataset, run.arm) == (dataset, arm)]
+        return {run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"] for run in made}
+
     def of(dataset: str) -> list[float]:
-        ours, theirs = (
-            {
-                run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"]
-                for run in trained
-                if (run.dataset, run.arm) == (dataset, arm)
-            }
-            for arm in (claim["ours"], claim.get("theirs"))
-        )
-        if "theirs" not in claim:
-            theirs = dict.fromkeys(ours, 1.0)
+        ours = f1(dataset, claim["ours"])
+        theirs = f1(dataset, claim["theirs"]) if "theirs" in claim else dict.fromkeys(ours, 1.0)
         return [ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)]
 
     return _of_the_papers_set(of), "make train"
