@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, GzipCodec
 
 from harness import catalogue
-from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, codecs, kernel, open_h5ad, zarr
+from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrays, arrow, codecs, open_h5ad, zarr
 from loaders.native.arrays import Plain
 from loaders.native.matrix import open_matrix
 from tests import tiny
@@ -145,20 +145,22 @@ def rewrite(path: Path, types: dict[str, str] | None = None, **options: object) 
             file["X"].create_dataset(name, data=values, **options, **grows)
 
 
-@pytest.mark.parametrize("function", ["C_FUNCTIONS", "HAS_HEADS"])
-def test_without_a_c_function_the_rows_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+@pytest.mark.parametrize("packs_well", [0, 2])
+@pytest.mark.parametrize("head", [0, 1])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_every_way_to_inflate_gives_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packs_well: int, head: int, compiled: bool
 ) -> None:
-    """Where a wheel hides libdeflate it is called through Python; where zlib is not found heads are decoded whole."""
-    if function == "C_FUNCTIONS":
-        monkeypatch.setattr(codecs, function, {})
-    else:
-        monkeypatch.setattr(kernel, function, False)
+    """By inflate.py, chunk or head, or by libdeflate; where its wheel hides that, through Python."""
+    monkeypatch.setattr(arrays, "PACKS_WELL", packs_well)
+    monkeypatch.setattr(arrays, "HEAD", head)
+    if not compiled:
+        monkeypatch.setattr(codecs, "C_FUNCTIONS", {})
     folder = tiny.write(tmp_path / "set")
     for path in folder.iterdir():
         rewrite(path, chunks=(50,), compression="gzip")
     matrix = opened(folder)
-    assert all((part.data.table is None) == (function == "C_FUNCTIONS") for part in matrix.parts)
+    assert all((part.data.table is not None) == compiled for part in matrix.parts)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
@@ -167,7 +169,7 @@ def test_without_a_c_function_the_rows_are_the_same(
 def test_this_machine_has_the_compiled_loop() -> None:
     """Or every figure of this project would be of the slower path."""
     assert all(codecs.C_FUNCTIONS.values())
-    assert kernel.HAS_HEADS
+    assert codecs.ADLER32
 
 
 @settings(max_examples=60)

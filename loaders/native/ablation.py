@@ -21,7 +21,7 @@ from harness.catalogue import load
 from harness.condition import Timing
 from harness.dataset import Dataset
 from harness.measure import measure, touch
-from loaders.native import BlockLoader, BlockShuffling, codecs, kernel, matrix, open_h5ad
+from loaders.native import BlockLoader, BlockShuffling, arrays, codecs, kernel, matrix, open_h5ad
 
 TIMING = Timing(warmup_s=2, measure_s=3)  # the first buffers take a second to come
 REPEATS = 3
@@ -50,6 +50,10 @@ def _add(data, indices, indptr, x):
             x[row, np.uint32(indices[k])] += data[k]
 
 
+def _whole(array: arrays.Chunked, pieces: arrays.Pieces) -> np.ndarray:
+    return np.full(len(pieces.start), array.whole)
+
+
 class Way(NamedTuple):
     """How one is switched off: what is patched, whether blocks are aligned without it; and where it is measured."""
 
@@ -61,9 +65,13 @@ class Way(NamedTuple):
 
 WAYS = {
     "blocks that follow the chunks": Way({}, aligned=False),
-    "only the head of a chunk whose tail is not wanted": Way({(kernel, "HAS_HEADS"): False}),
+    "only the head of a chunk whose tail is not wanted": Way({(arrays, "_bytes"): _whole}),
+    "an inflate of our own, for indices and heads": Way({(arrays, "PACKS_WELL"): 2, (arrays, "HEAD"): 0}),
+    "an inflate of our own, blocks of 512, fetches of 16,384 cells": Way(
+        {(arrays, "PACKS_WELL"): 2, (arrays, "HEAD"): 0}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
+    ),
     "a compiled loop over chunks": Way({(codecs, "C_FUNCTIONS"): {}}),
-    "tasks of 32 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
+    "tasks of 64 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
     "buffers used again": Way({(matrix, "Memory"): Fresh}),
     "buffers used again, blocks of 512, fetches of 16,384 cells": Way(
         {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}

@@ -15,8 +15,11 @@ import numba
 import numpy as np
 
 from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
-from loaders.native.kernel import advise, copy_pieces, is_head, scatter
+from loaders.native.kernel import advise, copy_pieces, scatter
 
+# Chunks that shrink to less are long matches for the most part, which libdeflate copies faster than inflate.py does,
+# except for heads of up to this share of a chunk.
+PACKS_WELL, HEAD = 0.25, 0.4
 HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
@@ -80,6 +83,12 @@ class Chunked:
         self.name, self.length, self.chunk, self.codec = name, length, chunk, codec
         self.table = where if isinstance(where, Table) and codec.compiled is not None else None
         self.packed = where.packed if isinstance(where, Table) else where
+        self.whole = chunk * codec.dtype.itemsize
+        self.inflates = (
+            self.table is not None
+            and codec.compiled == DEFLATE
+            and self.table.size.sum() > PACKS_WELL * self.whole * len(self.table.size)
+        )
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
@@ -92,17 +101,23 @@ class Chunked:
         if self.table is None:
             copy_each(self.read, pieces, begin, end, target, out)
             return
-        whole = self.chunk * self.codec.dtype.itemsize
-        _copy_compiled(self, whole, self._places(pieces), pieces, begin, end, target, out)
+        at_once = self._at_once(_bytes(self, pieces))
+        _copy_compiled(self, self.whole, self._places(pieces), at_once, pieces, begin, end, target, out)
+
+    def _at_once(self, wanted: np.ndarray) -> np.ndarray:
+        """Of which pieces the whole chunk is decoded by a library."""
+        if self.codec.compiled != DEFLATE:
+            return np.full(len(wanted), True)
+        return np.full(len(wanted), not self.inflates) & (wanted > HEAD * self.whole)
 
     def _places(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(open file, first byte, bytes) of each."""
         i = pieces.start // self.chunk
-        wanted, whole = _bytes(self, pieces), self.chunk * self.codec.dtype.itemsize
+        wanted = _bytes(self, pieces)
         sizes = wanted if self.codec.compiled == PLAIN else self.table.size[i]
         if self.codec.compiled == DEFLATE:
-            guessed = (sizes * (wanted / whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
-            sizes = np.where(is_head(wanted, whole), np.minimum(sizes, guessed), sizes)
+            guessed = (sizes * (wanted / self.whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
+            sizes = np.where(self._at_once(wanted) | (wanted == self.whole), sizes, np.minimum(sizes, guessed))
         return self.table.fds[i // self.table.per_file], self.table.place[i], sizes
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -142,7 +157,8 @@ class Plain:
         if self.codec.compiled is None:
             copy_each(self.read, pieces, begin, end, target, out)
             return
-        _copy_compiled(self, 0, self._places(pieces), pieces, begin, end, target, out)
+        at_once = np.full(len(pieces.start), True)
+        _copy_compiled(self, 0, self._places(pieces), at_once, pieces, begin, end, target, out)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
@@ -190,21 +206,16 @@ def _bytes(array: Chunked | Plain, pieces: Pieces) -> np.ndarray:
     return (pieces.stop - pieces.start) * array.codec.dtype.itemsize
 
 
-def _copy_compiled(array: Chunked | Plain, whole: int, places: tuple, pieces: Pieces, begin, end, target, out) -> None:
+def _copy_compiled(
+    array: Chunked | Plain, whole: int, places: tuple, at_once: np.ndarray, pieces: Pieces, begin, end, target, out
+) -> None:
     """What `Array.copy` does, in kernel.py. whole: bytes of a decoded chunk; places: (fds, bytes at which, sizes)."""
-    done, wanted = 0, _bytes(array, pieces)
-    while done < len(wanted):
-        rest = slice(done, None)
-        failed = copy_pieces(
-            array.codec.compiled, whole, *(part[rest] for part in places), wanted[rest],
-            pieces.start[rest], pieces.first[rest], pieces.last[rest], begin, end, target, out, array.codec.dtype,
-        )  # fmt: skip
-        if failed < 0:
-            return
-        # Read whole: the head that was read of it was too short, or it is damaged, which this says.
-        done += failed
-        copy_each(array.read, Pieces(*(part[done : done + 1] for part in pieces)), begin, end, target, out)
-        done += 1
+    failed = copy_pieces(
+        array.codec.compiled, whole, *places, _bytes(array, pieces), at_once, pieces.start, pieces.first, pieces.last,
+        begin, end, target, out, array.codec.dtype,
+    )  # fmt: skip
+    # Read whole: the head that was read of one was too short, or it is damaged, which this says.
+    copy_each(array.read, Pieces(*(part[failed] for part in pieces)), begin, end, target, out)
 
 
 def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end, target, out) -> None:

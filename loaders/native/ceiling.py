@@ -11,14 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 
 from harness.host import available_cores
 from loaders.native.arrays import Chunked
 from loaders.native.dense import fill
+from loaders.native.inflate import hold, inflate_each, memory
 from loaders.native.kernel import scatter
-from loaders.native.matrix import Matrix
+from loaders.native.matrix import PIECES_PER_TASK, Matrix
 
 HELD_BYTES = 400_000_000  # of compressed chunks, or of cells, held in memory: more than a processor's cache
 BATCH = 64  # cells
@@ -47,19 +49,30 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
     step = max(1, round(n_chunks * _piece_bytes(source) / HELD_BYTES))
     held, elements = [], 0
     for array in arrays:
-        for i in range(0, -(-array.length // array.chunk), step):
-            held.append((array.codec.decode, array.packed(i)))
-            elements += min(array.chunk, array.length - i * array.chunk)
+        chunks = range(0, -(-array.length // array.chunk), step)
+        elements += sum(min(array.chunk, array.length - i * array.chunk) for i in chunks)
+        held += _works(array, [array.packed(i) for i in chunks])
 
-    def decode(share: Sequence[tuple]) -> int:
-        for inflate, packed in share:
-            inflate(packed)
+    def decode(share: Sequence[Callable[[], object]]) -> int:
+        for work in share:
+            work()
         return len(share)
 
     shares = [held[core :: source.threads] for core in range(source.threads)]
     # Each cell's values and indices: two elements for each of its counts.
     per_cell = 2 * _nnz(source) / len(source)
     return _rate(decode, shares, seconds) * elements / len(held) / per_cell
+
+
+def _works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
+    """Each decodes some chunks, by what the loader decodes whole ones with."""
+    if not array.inflates:
+        return [partial(array.codec.decode, chunk) for chunk in packed]
+    bundles = [packed[i : i + PIECES_PER_TASK] for i in range(0, len(packed), PIECES_PER_TASK)]
+    nothing = np.empty((0, array.whole), np.uint8)
+    return [
+        partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, nothing) for bundle in bundles
+    ]
 
 
 def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:

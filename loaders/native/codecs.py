@@ -1,11 +1,11 @@
 """Codecs that decode a chunk without holding Python's lock.
 
-DEFLATE is libdeflate's, the fastest of those tried (docs/native.md); it decodes whole streams only, so the head of a
-chunk is zlib's. Blosc and Zstandard are numcodecs', as zarr's own.
+DEFLATE is libdeflate's, the fastest library of those tried (docs/native.md), or of inflate.py, where that is faster.
+Blosc and Zstandard are numcodecs', as zarr's own.
 """
 
 import ctypes
-import ctypes.util
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -85,10 +85,10 @@ def c_function(library: str | None, name: str) -> int:
 
 C_FUNCTIONS = {
     PLAIN: c_function(None, "pread"),
-    DEFLATE: c_function(deflate._deflate.__file__, "libdeflate_zlib_decompress"),
+    # inflate.py takes the lowest byte of a word for the first.
+    DEFLATE: c_function(deflate._deflate.__file__, "libdeflate_zlib_decompress") if sys.byteorder == "little" else 0,
     BLOSC: c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
 }
 ADVISE = c_function(None, "posix_fadvise")
 ALLOCATE_DECOMPRESSOR = c_function(deflate._deflate.__file__, "libdeflate_alloc_decompressor")
-ZLIB = ctypes.util.find_library("z")
-INFLATE, INFLATE_RESET = c_function(ZLIB, "inflate"), c_function(ZLIB, "inflateReset")
+ADLER32 = c_function(deflate._deflate.__file__, "libdeflate_adler32")

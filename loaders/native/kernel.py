@@ -14,58 +14,42 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from loaders.native.codecs import (
-    ADVISE,
-    ALLOCATE_DECOMPRESSOR,
-    BLOSC,
-    C_FUNCTIONS,
-    DEFLATE,
-    INFLATE,
-    INFLATE_RESET,
-    PLAIN,
-    ZLIB,
-)
+from loaders.native import inflate
+from loaders.native.codecs import ADLER32, ADVISE, ALLOCATE_DECOMPRESSOR, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
 
-HEAD = 0.35  # of a chunk, up to which zlib with its head alone is faster than libdeflate with the whole
-HAS_HEADS = bool(INFLATE and INFLATE_RESET)
-SYNC_FLUSH = 2
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
-# zlib's z_stream, in words of 8 bytes: where next_in, avail_in, next_out and avail_out are, and its length.
-NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT, STREAM_WORDS = 0, 1, 3, 4, 14
-
-NO_STREAM = np.zeros(STREAM_WORDS, np.int64)
+CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
 _own = threading.local()
 
 
-def copy_pieces(codec, whole, fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, out, dtype) -> int:
+def copy_pieces(
+    codec, whole, fds, places, sizes, wanted, at_once, starts, firsts, lasts, begin, end, target, out, dtype
+) -> np.ndarray:
     """Reads and decodes pieces and copies what each row has in them to its place in `out`.
 
-    Of piece i: sizes[i] bytes at places[i] of the open file fds[i] decode to `wanted[i]` bytes if it is a head, and to
-    `whole` otherwise, the first element of which is starts[i] of the array; the rows firsts[i] to lasts[i] take
-    part in it. Returns the number of the piece that could not be read, or -1. The memory that it needs is kept for
-    the thread's next call.
+    Of piece i: sizes[i] bytes at places[i] of the open file fds[i] decode to `whole` bytes, of which inflate.py decodes
+    the first wanted[i] alone unless it is to be decoded at once; the first element is starts[i] of the array; the rows
+    firsts[i] to lasts[i] take part in it. Returns the numbers of the pieces that could not be read. The memory that it
+    needs is kept for the thread's next call.
     """
     if codec != PLAIN:
-        wanted = np.where(is_head(wanted, whole) if codec == DEFLATE else False, wanted, whole)
-    packed = _scratch("packed", int(sizes.max()))
-    raw = _scratch("raw", int(wanted.max()))[: int(wanted.max()) // dtype.itemsize * dtype.itemsize].view(dtype)
-    stream, decompressor = (_zlib_stream(), _decompressor()) if codec == DEFLATE else (NO_STREAM, 0)
-    return _copy_pieces(
-        codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], decompressor, INFLATE, INFLATE_RESET, stream,
-        fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
+        wanted = np.where(at_once, whole, wanted)
+    packed = _scratch("packed", 2, int(sizes.max()) + inflate.IN_SLACK)
+    raw = _scratch("raw", 2, int(wanted.max()) + inflate.OUT_SLACK)
+    failed = np.zeros(len(starts), bool)
+    _copy_pieces(
+        codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], _decompressor() if codec == DEFLATE else 0, ADLER32,
+        *_inflating(), fds, places, sizes, wanted, at_once, starts, firsts, lasts, begin, end, target,
+        packed, raw, np.empty(0, dtype), out, failed,
     )  # fmt: skip
+    return np.flatnonzero(failed)
 
 
-def is_head(wanted: np.ndarray, whole: int) -> np.ndarray:
-    """Whether so few bytes are wanted of chunks of `whole` that zlib should inflate no more than them."""
-    return wanted <= (HEAD * whole if HAS_HEADS else -1)
-
-
-def _scratch(name: str, n: int) -> np.ndarray:
+def _scratch(name: str, rows: int, n: int) -> np.ndarray:
     found = getattr(_own, name, None)
-    if found is None or len(found) < n:
-        found = np.empty(n, np.uint8)
+    if found is None or found.shape[1] < n:
+        found = np.empty((rows, -(-n // 64) * 64), np.uint8)
         setattr(_own, name, found)
     return found
 
@@ -77,17 +61,11 @@ def _decompressor() -> int:
     return _own.decompressor
 
 
-def _zlib_stream() -> np.ndarray:
-    """A z_stream that has been initialised, which a thread keeps."""
-    if not hasattr(_own, "stream"):
-        _own.stream = np.zeros(STREAM_WORDS, np.int64)
-        if HAS_HEADS:
-            zlib = ctypes.CDLL(ZLIB)
-            zlib.zlibVersion.restype = ctypes.c_char_p
-            at, size = ctypes.c_void_p(_own.stream.ctypes.data), _own.stream.nbytes
-            if status := zlib.inflateInit_(at, zlib.zlibVersion(), size):
-                raise RuntimeError(f"zlib cannot be initialised: {status}")
-    return _own.stream
+def _inflating() -> tuple[np.ndarray, ...]:
+    """That of inflate.py."""
+    if not hasattr(_own, "inflating"):
+        _own.inflating = inflate.memory()
+    return _own.inflating
 
 
 @intrinsic
@@ -130,25 +108,56 @@ def scatter(values, start, begin, end, target, out):
 
 @numba.njit(nogil=True, cache=True)
 def _copy_pieces(
-    codec, whole, pread, decode, decompressor, inflate, inflate_reset, stream,
-    fds, places, sizes, wanted, starts, firsts, lasts, begin, end, target, packed, raw, out,
+    codec, whole, pread, decode, decompressor, adler32, state, codes, books,
+    fds, places, sizes, wanted, at_once, starts, firsts, lasts, begin, end, target, packed, raw, like, out, failed,
 ):  # fmt: skip
-    to = np.int64(raw.ctypes.data)
-    for i in range(len(starts)):
-        into = to if codec == PLAIN else np.int64(packed.ctypes.data)
-        if _call(pread, (fds[i], into, sizes[i], places[i])) != sizes[i]:
-            return i
-        if codec == DEFLATE and wanted[i] < whole:
-            _call(inflate_reset, (np.int64(stream.ctypes.data),))
-            stream[NEXT_IN], stream[AVAIL_IN], stream[NEXT_OUT], stream[AVAIL_OUT] = into, sizes[i], to, wanted[i]
-            _call(inflate, (np.int64(stream.ctypes.data), np.int64(SYNC_FLUSH)))
-            if np.int32(stream[AVAIL_OUT]) != 0:
-                return i
-        elif codec == DEFLATE:
-            if np.int32(_call(decode, (decompressor, into, sizes[i], to, whole, np.int64(0)))) != 0:
-                return i
-        elif codec == BLOSC and np.int32(_call(decode, (into, to, wanted[i], np.int64(1)))) != wanted[i]:
-            return i
-        mine = slice(firsts[i], lasts[i])
-        scatter(raw[: wanted[i] // raw.itemsize], starts[i], begin[mine], end[mine], target[mine], out)
-    return -1
+    held, coming = np.full(2, -1), 0
+    while True:
+        for slot in range(2):
+            stream, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
+            while held[slot] < 0 and coming < len(starts):
+                i, coming = coming, coming + 1
+                if _call(pread, (fds[i], result if codec == PLAIN else stream, sizes[i], places[i])) != sizes[i]:
+                    failed[i] = True
+                elif not at_once[i]:
+                    is_head = wanted[i] < whole
+                    if inflate.begin(state, codes, books, slot, stream, sizes[i], result, wanted[i], is_head):
+                        held[slot] = i
+                    else:
+                        failed[i] = True
+                elif codec == DEFLATE:
+                    status = _call(decode, (decompressor, stream, sizes[i], result, whole, np.int64(0)))
+                    failed[i] = np.int32(status) != 0
+                elif codec == BLOSC:
+                    failed[i] = np.int32(_call(decode, (stream, result, wanted[i], np.int64(1)))) != wanted[i]
+                if held[slot] < 0 and not failed[i]:
+                    _scatter_piece(i, raw[slot], like, wanted, starts, firsts, lasts, begin, end, target, out)
+            if held[slot] < 0:
+                inflate.rest(state, codes, slot, result)
+        if held[0] < 0 and held[1] < 0:
+            return
+        slot, status = inflate.run(state, codes, books)
+        i = held[slot]
+        held[slot] = -1
+        if status == inflate.DONE and wanted[i] == whole:
+            found = _call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), whole))
+            status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
+        if status == inflate.BAD:
+            failed[i] = True
+        else:
+            _scatter_piece(i, raw[slot], like, wanted, starts, firsts, lasts, begin, end, target, out)
+
+
+@numba.njit(nogil=True, cache=True)
+def _scatter_piece(i, raw, like, wanted, starts, firsts, lasts, begin, end, target, out):
+    values = raw[: wanted[i] // like.itemsize * like.itemsize].view(like.dtype)
+    mine = slice(firsts[i], lasts[i])
+    scatter(values, starts[i], begin[mine], end[mine], target[mine], out)
+
+
+@numba.njit(nogil=True, cache=True)
+def _big_endian(stream, at):
+    number = 0
+    for k in range(CHECKSUM_BYTES):
+        number = number << 8 | stream[at + k]
+    return number

@@ -21,9 +21,9 @@ from loaders.native.memory import Memory
 from loaders.native.sampling import aligned
 
 NICENESS = 10  # of the threads that decode: who consumes the minibatches gets the processor first
-PIECES_PER_TASK = 32  # at most: Python is asked for the next task so seldom
+PIECES_PER_TASK = 64  # at most: Python is asked for the next task so seldom
 TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should end together
-TASKS_AHEAD = 32  # that the disk is told of before they run: more would push each other out of a small page cache
+TASKS_AHEAD = 16  # that the disk is told of before they run: more would push each other out of a small page cache
 
 
 class Part(NamedTuple):

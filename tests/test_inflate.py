@@ -1,0 +1,89 @@
+"""Our inflate gives what zlib's gives, whatever made the stream, and says of a damaged one that it is damaged."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaders.native import inflate
+
+STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_FIXED]
+STATE = inflate.memory()
+
+
+def inflated(streams: list[bytes], wanted: int, is_head: bool = False) -> tuple[int, list[bytes]]:
+    """The number of the one that is damaged, or -1; and what the streams hold."""
+    results = np.zeros((len(streams), wanted), np.uint8)
+    damaged = inflate.inflate_each(inflate.hold(streams, wanted), *STATE, wanted, is_head, results)
+    return damaged, [row.tobytes() for row in results]
+
+
+def deflated(raw: bytes, level: int = 4, strategy: int = zlib.Z_DEFAULT_STRATEGY, window: int = 15) -> bytes:
+    packer = zlib.compressobj(level, zlib.DEFLATED, window, 9, strategy)
+    return packer.compress(raw) + packer.flush()
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> np.ndarray:
+    """Numbers as counts and indices are, and as they are not, of any width."""
+    dtype = draw(st.sampled_from(["u1", "<u2", "<i4", "<i8", "<f4", "<f8"]))
+    n, seed = draw(st.integers(1, 20_000)), draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    kind = draw(st.sampled_from(["ascending", "counts", "noise", "zeros", "skewed"]))
+    if kind == "ascending":
+        return np.cumsum(rng.geometric(1 / 45, n)).astype(dtype)
+    if kind == "counts":
+        return rng.geometric(0.6, n).astype(dtype)
+    if kind == "zeros":
+        return np.zeros(n, dtype)
+    if kind == "skewed":  # bytes some of whose codes are as long as codes can be
+        return np.minimum(255, rng.geometric(0.45, n) * rng.integers(1, 12)).astype("u1")
+    return np.frombuffer(rng.bytes(n * np.dtype(dtype).itemsize), dtype)
+
+
+@settings(max_examples=300)
+@given(
+    arrays=st.lists(contents(), min_size=1, max_size=5),
+    level=st.integers(0, 9),
+    strategy=st.sampled_from(STRATEGIES),
+    window=st.integers(9, 15),
+    share=st.floats(0, 1),
+)
+def test_any_stream_and_any_head_of_it(
+    arrays: list[np.ndarray], level: int, strategy: int, window: int, share: float
+) -> None:
+    wanted = min(array.nbytes for array in arrays)
+    raws = [array.tobytes()[:wanted] for array in arrays]
+    streams = [deflated(raw, level, strategy, window) for raw in raws]
+    assert inflated(streams, wanted) == (-1, raws)
+    head = int(share * wanted)
+    assert inflated(streams, head, is_head=True) == (-1, [raw[:head] for raw in raws])
+
+
+@settings(max_examples=300)
+@given(array=contents(), level=st.integers(0, 9), data=st.data())
+def test_what_zlib_refuses_is_not_taken_for_whole(array: np.ndarray, level: int, data: st.DataObject) -> None:
+    raw = array.tobytes()
+    stream = bytearray(deflated(raw, level))
+    for _ in range(data.draw(st.integers(1, 3))):
+        stream[data.draw(st.integers(0, len(stream) - 5))] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(2, len(stream)))
+    damaged, (found,) = inflated([bytes(stream[:cut])], len(raw))
+    try:
+        expected = zlib.decompressobj(-15).decompress(bytes(stream[2:cut]), len(raw) + 1)
+    except zlib.error:
+        expected = None
+    if damaged < 0:
+        assert expected == found or zlib.adler32(found) != zlib.adler32(raw)
+
+
+@pytest.mark.parametrize("wanted", [99, 101])
+def test_a_stream_of_another_length(wanted: int) -> None:
+    assert inflated([deflated(bytes(100))], wanted)[0] == 0
+
+
+def test_the_damaged_one_of_several_is_named() -> None:
+    good = deflated(np.arange(5_000).tobytes())
+    assert inflated([good, good[:-9], good], 40_000)[0] == 1
