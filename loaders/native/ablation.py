@@ -50,8 +50,8 @@ def _add(data, indices, indptr, x):
             x[row, np.uint32(indices[k])] += data[k]
 
 
-def _whole(array: arrays.Chunked, pieces: arrays.Pieces) -> np.ndarray:
-    return np.full(len(pieces.start), array.whole)
+def _whole(array: arrays.Chunked, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    return np.full(len(start), array.whole)
 
 
 class Way(NamedTuple):

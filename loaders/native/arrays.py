@@ -15,7 +15,7 @@ import numba
 import numpy as np
 
 from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
-from loaders.native.kernel import advise, copy_pieces, scatter
+from loaders.native.kernel import copy_pieces, scatter
 
 # Chunks that shrink to less are long matches for the most part, which libdeflate copies faster than inflate.py does,
 # except for heads of up to this share of a chunk.
@@ -39,12 +39,21 @@ def open_file(path: Path | str, opened: ExitStack) -> int:
 
 
 class Pieces(NamedTuple):
-    """int64 arrays, one entry a piece: its elements start..stop, and the rows first..last that touch it."""
+    """Arrays with one entry a piece: its elements start..stop, and the rows first..last that touch it.
+
+    Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, of which the first `wanted` are decoded,
+    and whether a library does so, at once; elsewhere these are empty.
+    """
 
     start: np.ndarray
     stop: np.ndarray
     first: np.ndarray
     last: np.ndarray
+    fd: np.ndarray = np.empty(0, np.int64)
+    place: np.ndarray = np.empty(0, np.int64)
+    size: np.ndarray = np.empty(0, np.int64)
+    wanted: np.ndarray = np.empty(0, np.int64)
+    at_once: np.ndarray = np.empty(0, bool)
 
 
 class Array(Protocol):
@@ -54,14 +63,8 @@ class Array(Protocol):
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         """What to read for rows of the elements begin..end, both ascending; rows may repeat."""
 
-    def advise(self, pieces: Pieces) -> None:
-        """Tells the system that they will be read soon, where that can be told."""
-
-    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
-        """Reads the pieces, and copies what each row has in them to its place in `out`.
-
-        OSError naming file and place for one that cannot be had.
-        """
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """The elements of the piece from `start` on, at least to `stop`; OSError naming file and place if not."""
 
 
 class Table(NamedTuple):
@@ -91,34 +94,23 @@ class Chunked:
         )
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
-        return Pieces(*_chunks_of(begin, end, self.chunk))
-
-    def advise(self, pieces: Pieces) -> None:
-        if self.table is not None:
-            advise(*self._places(pieces))
-
-    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+        start, stop, first, last = _chunks_of(begin, end, self.chunk)
         if self.table is None:
-            copy_each(self.read, pieces, begin, end, target, out)
-            return
-        at_once = self._at_once(_bytes(self, pieces))
-        _copy_compiled(self, self.whole, self._places(pieces), at_once, pieces, begin, end, target, out)
-
-    def _at_once(self, wanted: np.ndarray) -> np.ndarray:
-        """Of which pieces the whole chunk is decoded by a library."""
-        if self.codec.compiled != DEFLATE:
-            return np.full(len(wanted), True)
-        return np.full(len(wanted), not self.inflates) & (wanted > HEAD * self.whole)
-
-    def _places(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(open file, first byte, bytes) of each."""
-        i = pieces.start // self.chunk
-        wanted = _bytes(self, pieces)
-        sizes = wanted if self.codec.compiled == PLAIN else self.table.size[i]
-        if self.codec.compiled == DEFLATE:
-            guessed = (sizes * (wanted / self.whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
-            sizes = np.where(self._at_once(wanted) | (wanted == self.whole), sizes, np.minimum(sizes, guessed))
-        return self.table.fds[i // self.table.per_file], self.table.place[i], sizes
+            return Pieces(start, stop, first, last)
+        i, wanted = start // self.chunk, _bytes(self, start, stop)
+        size, at_once = self.table.size[i], np.full(len(i), True)
+        if self.codec.compiled == PLAIN:
+            size = wanted
+        elif self.codec.compiled == DEFLATE:
+            guessed = (size * (wanted / self.whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
+            at_once &= not self.inflates
+            at_once &= wanted > HEAD * self.whole
+            size = np.where(at_once | (wanted == self.whole), size, np.minimum(size, guessed))
+            wanted = np.where(at_once, self.whole, wanted)
+        else:
+            wanted = np.full(len(i), self.whole)
+        fd = self.table.fds[i // self.table.per_file]
+        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, at_once)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
@@ -139,7 +131,7 @@ class Plain:
     edges: int64 (segments + 1,), the first element of each and the length; places: the byte at which each begins.
     """
 
-    chunk = None
+    chunk, whole = None, 0
 
     def __init__(self, name: str, fd: int, dtype: np.dtype, edges: np.ndarray, places: np.ndarray) -> None:
         self.name, self.fd, self.codec, self.edges, self.places = name, fd, plain(dtype), edges, places
@@ -148,17 +140,11 @@ class Plain:
             raise OSError(f"{name} is cut short: it should reach to byte {longest}")
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
-        return Pieces(*_runs_of(begin, end, self.edges, NEAR, RUN))
-
-    def advise(self, pieces: Pieces) -> None:
-        advise(*self._places(pieces))
-
-    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
+        start, stop, first, last = _runs_of(begin, end, self.edges, NEAR, RUN)
         if self.codec.compiled is None:
-            copy_each(self.read, pieces, begin, end, target, out)
-            return
-        at_once = np.full(len(pieces.start), True)
-        _copy_compiled(self, 0, self._places(pieces), at_once, pieces, begin, end, target, out)
+            return Pieces(start, stop, first, last)
+        n, size = len(start), _bytes(self, start, stop)
+        return Pieces(start, stop, first, last, np.full(n, self.fd), self._place(start), size, size, np.full(n, True))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
@@ -166,10 +152,6 @@ class Plain:
         if len(packed) < n:
             raise OSError(f"{self.name}, elements {start} to {stop}, cannot be read: the file ends before them")
         return self.codec.decode(packed)
-
-    def _places(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(open file, first byte, bytes) of each."""
-        return np.full(len(pieces.start), self.fd), self._place(pieces.start), _bytes(self, pieces)
 
     def _place(self, start: np.ndarray) -> np.ndarray:
         segment = np.searchsorted(self.edges, start, "right") - 1
@@ -187,12 +169,6 @@ class Through:
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
 
-    def advise(self, pieces: Pieces) -> None:
-        pass
-
-    def copy(self, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray) -> None:
-        copy_each(self.read, pieces, begin, end, target, out)
-
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
             return self.array[start:stop]
@@ -201,26 +177,28 @@ class Through:
             raise OSError(f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {error}") from error
 
 
-def _bytes(array: Chunked | Plain, pieces: Pieces) -> np.ndarray:
+def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Those of each piece's elements, decoded."""
-    return (pieces.stop - pieces.start) * array.codec.dtype.itemsize
+    return (stop - start) * array.codec.dtype.itemsize
 
 
-def _copy_compiled(
-    array: Chunked | Plain, whole: int, places: tuple, at_once: np.ndarray, pieces: Pieces, begin, end, target, out
+def copy_rows(
+    array: Array, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray
 ) -> None:
-    """What `Array.copy` does, in kernel.py. whole: bytes of a decoded chunk; places: (fds, bytes at which, sizes)."""
-    failed = copy_pieces(
-        array.codec.compiled, whole, *places, _bytes(array, pieces), at_once, pieces.start, pieces.first, pieces.last,
-        begin, end, target, out, array.codec.dtype,
-    )  # fmt: skip
-    # Read whole: the head that was read of one was too short, or it is damaged, which this says.
-    copy_each(array.read, Pieces(*(part[failed] for part in pieces)), begin, end, target, out)
+    """Reads the pieces, and copies what each row has in them to its place in `out`.
+
+    OSError naming file and place for one that cannot be had.
+    """
+    if len(pieces.fd):
+        failed = copy_pieces(array.codec.compiled, array.whole, array.codec.dtype, pieces, begin, end, target, out)
+        # Read whole: the head that was read of one was too short, or it is damaged, which this says.
+        pieces = Pieces(*(field[failed] for field in pieces))
+    copy_each(array.read, pieces, begin, end, target, out)
 
 
 def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end, target, out) -> None:
-    """What `Array.copy` does, a piece at a time."""
-    for start, stop, first, last in zip(*(part.tolist() for part in pieces), strict=True):
+    """What `copy_rows` does, a piece at a time."""
+    for start, stop, first, last in zip(*(field.tolist() for field in pieces[:4]), strict=True):
         values = read(start, stop)
         if not values.dtype.isnative:
             values = values.astype(out.dtype)

@@ -59,24 +59,18 @@ def _entries(*parts: tuple[np.ndarray | list[int], int]) -> np.ndarray:
 
 
 NUMBERED = 0x101  # the length of a code goes into both of the lowest bytes
-# Each is (symbols, tables, 2).
-SYMBOL_ENTRIES = np.stack(
-    [
-        _entries((1 << 24 | np.arange(N_LITERALS) << 8, 1), ([NOTHING] * 32, 0)),
-        _entries(
-            ([NOTHING] * N_LITERALS, 0),
-            ([NEEDS_CARE], 0),
-            (LENGTH_BASE << BASE | LENGTH_EXTRA, NUMBERED),
-            ([NEEDS_CARE] * 2, 0),
-        ),
-    ],
-    axis=1,
+BESIDE = 1 << 32  # what makes an entry of LITERAL one of MATCH
+SYMBOL_ENTRIES = _entries(
+    (1 << 24 | np.arange(N_LITERALS) << 8, 1),
+    ([NEEDS_CARE * BESIDE], 0),
+    ((LENGTH_BASE << BASE | LENGTH_EXTRA) * BESIDE, NUMBERED * BESIDE),
+    ([NEEDS_CARE * BESIDE] * 2, 0),
 )
 # Distances of less than the 4 bytes that are copied at a time need care.
 DISTANCE_ENTRIES = _entries(
     ([NOTHING] * 3, 0), ((DISTANCE_BASE << BASE | DISTANCE_EXTRA)[3:], NUMBERED), ([NOTHING] * 2, 0)
-)[:, np.newaxis]
-CODE_ENTRIES = _entries((np.arange(19) << 8, 1))[:, np.newaxis]
+)
+CODE_ENTRIES = _entries((np.arange(19) << 8, 1))
 
 
 def memory() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -354,7 +348,7 @@ def _read_codes(state, codes, books, slot, is_fixed):
             lengths[CODE_ORDER[i]] = _take(state, slot, 3)
         if not _fill_book(lengths[:19], books[slot, 0]):
             return BAD
-        _fill_table(codes, tables, books[slot, 0], CODE_ENTRIES, ROUND_BITS)
+        _fill_table(codes[tables : tables + SIZE], books[slot, 0], CODE_ENTRIES, NOTHING, ROUND_BITS)
         lengths[:19] = 0
         n, i, position = n_symbols + n_distances, 0, state[slot, POSITION]
         while i < n:
@@ -384,9 +378,11 @@ def _read_codes(state, codes, books, slot, is_fixed):
         return BAD
     if not _fill_book(lengths[n_symbols : n_symbols + n_distances], books[slot, 1]):
         return BAD
-    _fill_table(codes, tables, books[slot, 0], SYMBOL_ENTRIES, ROUND_BITS)
+    both = codes[tables : tables + DISTANCE].view(np.int64)
+    _fill_table(both, books[slot, 0], SYMBOL_ENTRIES, NEEDS_CARE * BESIDE, ROUND_BITS)
     # What two literals, and a length with 5 bits behind its code, leave.
-    _fill_table(codes, tables + DISTANCE, books[slot, 1], DISTANCE_ENTRIES, ROUND_BITS - 3 * INDEX_BITS - 5)
+    most = ROUND_BITS - 3 * INDEX_BITS - 5
+    _fill_table(codes[tables + DISTANCE : tables + TABLES], books[slot, 1], DISTANCE_ENTRIES, NOTHING, most)
     return GOES_ON
 
 
@@ -415,23 +411,19 @@ def _fill_book(lengths, book):
 
 
 @numba.njit(nogil=True, cache=True)
-def _fill_table(codes, table, book, entries, most):
+def _fill_table(table, book, entries, otherwise, most):
     """Fills a table by the next INDEX_BITS of a stream; what is longer, or takes more bits than `most`, needs care."""
-    width = entries.shape[1]
-    codes[table] = NOTHING
-    codes[table + width - 1] = NOTHING if width == 1 else NEEDS_CARE
+    table[0] = otherwise
     number, place = 0, MAX_CODE + 1
     for length in range(1, INDEX_BITS + 1):
-        n = width << (length - 1)
+        n = 1 << (length - 1)
         for i in range(n):
-            codes[table + n + i] = codes[table + i]
+            table[n + i] = table[i]
         number <<= 1
         for _ in range(book[length]):
             symbol = np.int64(book[place])
-            at = table + width * REVERSED[number << (INDEX_BITS - length)]
-            for k in range(width):
-                entry = entries[symbol, k, 0] + entries[symbol, k, 1] * length
-                codes[at + k] = entry if entry & 255 <= most else NOTHING
+            entry = entries[symbol, 0] + entries[symbol, 1] * length
+            table[REVERSED[number << (INDEX_BITS - length)]] = entry if entry & 255 <= most else otherwise
             number += 1
             place += 1
 

@@ -23,25 +23,18 @@ CHECKSUM_BYTES = 4  # at the end of a zlib stream
 _own = threading.local()
 
 
-def copy_pieces(
-    codec, whole, fds, places, sizes, wanted, at_once, starts, firsts, lasts, begin, end, target, out, dtype
-) -> np.ndarray:
-    """Reads and decodes pieces and copies what each row has in them to its place in `out`.
+def copy_pieces(codec, whole, dtype, pieces, begin, end, target, out) -> np.ndarray:
+    """Reads and decodes `arrays.Pieces` and copies what each row has in them to its place in `out`.
 
-    Of piece i: sizes[i] bytes at places[i] of the open file fds[i] decode to `whole` bytes, of which inflate.py decodes
-    the first wanted[i] alone unless it is to be decoded at once; the first element is starts[i] of the array; the rows
-    firsts[i] to lasts[i] take part in it. Returns the numbers of the pieces that could not be read. The memory that it
-    needs is kept for the thread's next call.
+    codec: of codecs.py; whole: bytes that a chunk decodes to. Returns the numbers of the pieces that could not be read.
+    The memory that it needs is kept for the thread's next call.
     """
-    if codec != PLAIN:
-        wanted = np.where(at_once, whole, wanted)
-    packed = _scratch("packed", 2, int(sizes.max()) + inflate.IN_SLACK)
-    raw = _scratch("raw", 2, int(wanted.max()) + inflate.OUT_SLACK)
-    failed = np.zeros(len(starts), bool)
+    packed = _scratch("packed", 2, int(pieces.size.max()) + inflate.IN_SLACK)
+    raw = _scratch("raw", 2, int(pieces.wanted.max()) + inflate.OUT_SLACK)
+    failed = np.zeros(len(pieces.start), bool)
     _copy_pieces(
         codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], _decompressor() if codec == DEFLATE else 0, ADLER32,
-        *_inflating(), fds, places, sizes, wanted, at_once, starts, firsts, lasts, begin, end, target,
-        packed, raw, np.empty(0, dtype), out, failed,
+        *_inflating(), pieces, begin, end, target, packed, raw, np.empty(0, dtype), out, failed,
     )  # fmt: skip
     return np.flatnonzero(failed)
 
@@ -109,17 +102,18 @@ def scatter(values, start, begin, end, target, out):
 @numba.njit(nogil=True, cache=True)
 def _copy_pieces(
     codec, whole, pread, decode, decompressor, adler32, state, codes, books,
-    fds, places, sizes, wanted, at_once, starts, firsts, lasts, begin, end, target, packed, raw, like, out, failed,
+    pieces, begin, end, target, packed, raw, like, out, failed,
 ):  # fmt: skip
+    fds, places, sizes, wanted = pieces.fd, pieces.place, pieces.size, pieces.wanted
     held, coming = np.full(2, -1), 0
     while True:
         for slot in range(2):
             stream, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
-            while held[slot] < 0 and coming < len(starts):
+            while held[slot] < 0 and coming < len(fds):
                 i, coming = coming, coming + 1
                 if _call(pread, (fds[i], result if codec == PLAIN else stream, sizes[i], places[i])) != sizes[i]:
                     failed[i] = True
-                elif not at_once[i]:
+                elif not pieces.at_once[i]:
                     is_head = wanted[i] < whole
                     if inflate.begin(state, codes, books, slot, stream, sizes[i], result, wanted[i], is_head):
                         held[slot] = i
@@ -131,7 +125,7 @@ def _copy_pieces(
                 elif codec == BLOSC:
                     failed[i] = np.int32(_call(decode, (stream, result, wanted[i], np.int64(1)))) != wanted[i]
                 if held[slot] < 0 and not failed[i]:
-                    _scatter_piece(i, raw[slot], like, wanted, starts, firsts, lasts, begin, end, target, out)
+                    _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
             if held[slot] < 0:
                 inflate.rest(state, codes, slot, result)
         if held[0] < 0 and held[1] < 0:
@@ -145,14 +139,14 @@ def _copy_pieces(
         if status == inflate.BAD:
             failed[i] = True
         else:
-            _scatter_piece(i, raw[slot], like, wanted, starts, firsts, lasts, begin, end, target, out)
+            _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
 
 
 @numba.njit(nogil=True, cache=True)
-def _scatter_piece(i, raw, like, wanted, starts, firsts, lasts, begin, end, target, out):
-    values = raw[: wanted[i] // like.itemsize * like.itemsize].view(like.dtype)
-    mine = slice(firsts[i], lasts[i])
-    scatter(values, starts[i], begin[mine], end[mine], target[mine], out)
+def _scatter_piece(pieces, i, raw, like, begin, end, target, out):
+    values = raw[: pieces.wanted[i] // like.itemsize * like.itemsize].view(like.dtype)
+    mine = slice(pieces.first[i], pieces.last[i])
+    scatter(values, pieces.start[i], begin[mine], end[mine], target[mine], out)
 
 
 @numba.njit(nogil=True, cache=True)

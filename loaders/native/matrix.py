@@ -15,8 +15,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from harness.host import available_cores
-from loaders.native.arrays import Array, Pieces
+from loaders.native.arrays import Array, Pieces, copy_rows
 from loaders.native.dense import dense
+from loaders.native.kernel import advise
 from loaders.native.memory import Memory
 from loaders.native.sampling import aligned
 
@@ -191,7 +192,7 @@ def _give_way() -> None:
 
 
 def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:
-    """Arguments of `Array.copy`, cut and put together to bundles of `size` pieces."""
+    """Arguments of `copy_rows`, cut and put together to bundles of `size` pieces."""
     bundle, room = [], size
     for array, pieces, *rest in copies:
         start = 0
@@ -208,12 +209,12 @@ def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:
 
 
 def _advise(bundle: list[tuple]) -> None:
-    for array, pieces, *_ in bundle:
-        array.advise(pieces)
+    for _, pieces, *_ in bundle:
+        advise(pieces.fd, pieces.place, pieces.size)
 
 
 def _copy(bundles: list[list[tuple]], i: int) -> None:
     if i + TASKS_AHEAD < len(bundles):
         _advise(bundles[i + TASKS_AHEAD])
-    for array, *arguments in bundles[i]:
-        array.copy(*arguments)
+    for arguments in bundles[i]:
+        copy_rows(*arguments)
