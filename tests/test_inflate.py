@@ -1,13 +1,15 @@
 """Our inflate gives what zlib's gives, whatever made the stream, and says of a damaged one that it is damaged."""
 
+import hashlib
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders.native import inflate
+from loaders.native import inflate, kernel
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_FIXED]
 STATE = inflate.memory()
@@ -82,6 +84,11 @@ def test_what_zlib_refuses_is_not_taken_for_whole(array: np.ndarray, level: int,
 @pytest.mark.parametrize("wanted", [99, 101])
 def test_a_stream_of_another_length(wanted: int) -> None:
     assert inflated([deflated(bytes(100))], wanted)[0] == 0
+
+
+def test_a_change_of_inflate_is_one_of_what_is_compiled_with_it() -> None:
+    found = hashlib.sha256(Path(inflate.__file__).read_bytes()).hexdigest()[:16]
+    assert found == kernel.INFLATE_SHA256, f"put {found} into kernel.py, or numba runs what it compiled before"
 
 
 def test_the_damaged_one_of_several_is_named() -> None:

@@ -20,6 +20,9 @@ from loaders.native.codecs import ADLER32, ADVISE, ALLOCATE_DECOMPRESSOR, BLOSC,
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
+# Of inflate.py, whose functions become part of those here: numba compiles these anew only when this file has changed.
+INFLATE_SHA256 = "29c419f8158d6761"
+
 _own = threading.local()
 
 
@@ -134,7 +137,7 @@ def _copy_pieces(
         i = held[slot]
         held[slot] = -1
         if status == inflate.DONE and wanted[i] == whole:
-            found = _call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), whole))
+            found = _call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), whole)) & 0xFFFFFFFF
             status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
         if status == inflate.BAD:
             failed[i] = True
