@@ -69,9 +69,16 @@ def measure(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namesp
     from harness import runner
 
     path = folder / f"{grid.name}.jsonl"
-    tasks = runner.missing(grid, dataset, results.read(path), options.repeat, options.retry)
+    done = results.read(path)
+    tasks = runner.missing(grid, dataset, done, options.repeat, options.retry)
     if options.loaders:
         tasks = [task for task in tasks if task.condition.loader in options.loaders]
+    others = {cpu for m in done if (cpu := m.provenance.get("cpu"))} - {host.cpu_name()}
+    if tasks and others:
+        raise UserError(
+            f"{path} was measured on {', '.join(sorted(others))}, and this is {host.cpu_name()}: a median of both "
+            "would be of neither. Name another folder with --results (make: RESULTS=)."
+        )
     out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
     timing = grid.timing
     out.print(

@@ -145,6 +145,22 @@ def test_a_run_cut_short_goes_on_where_it_was(harness: Run, tmp_path: Path, tiny
     assert len({m.condition for m in after}) == len(after) == 6
 
 
+def test_rows_of_another_processor_are_not_added_to(
+    finished: tuple[Path, str], harness: Run, tmp_path: Path, tiny_folder: Path
+) -> None:
+    folder, _ = finished
+    (path,) = folder.glob("results/*/smoke.jsonl")
+    other = tmp_path / "there" / path.name
+    other.parent.mkdir()
+    cpu = rows(folder)[0].provenance["cpu"]
+    other.write_text(path.read_text().replace(json.dumps(cpu), '"Another 9000"'))
+    before = other.read_bytes()
+    done = harness("bench", "--dataset", tiny_folder, "--grid", "smoke", "--results", other.parent, "--repeat", "2")
+    assert done.returncode == 2
+    assert "was measured on Another 9000" in done.stderr
+    assert other.read_bytes() == before
+
+
 def test_two_runs_at_once(harness: Run, tmp_path: Path, tiny_folder: Path) -> None:
     run = start(tmp_path, tiny_folder)
     wait_for_lines(tmp_path, 1)
