@@ -12,6 +12,7 @@ from harness.host import ROOT
 
 README = (ROOT / "README.md").read_text()
 REFERENCE = ROOT / "results" / "reference-2core"
+XEON = ROOT / "results" / "reference-2core-xeon"
 READ_AHEAD = ROOT / "results" / "reference-2core-read-ahead-128k"
 
 
@@ -27,6 +28,12 @@ def test_the_table_is_the_committed_one() -> None:
 @pytest.mark.parametrize("grid", ratios.COMPARED)
 def test_the_ratios_are_of_the_committed_measurements(grid: str) -> None:
     assert ratios.markdown(grid, measured_on("tahoe-mini", results.read(REFERENCE / f"{grid}.jsonl"))) in README
+
+
+def test_the_ratios_on_another_processor_are_of_the_committed_measurements() -> None:
+    measured = results.read(XEON / "native.jsonl")
+    assert {m.provenance["cpu"] for m in measured} == {"Intel(R) Xeon(R) Processor"}
+    assert ratios.markdown("native", measured) in README
 
 
 def test_the_ratios_of_a_larger_set_are_of_the_committed_measurements() -> None:
