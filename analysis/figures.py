@@ -63,11 +63,12 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     if frame["loader"].nunique() < 5 or len(frame) > 80:
         return None
     outputs = sorted(frame["output"].unique())
+    cores_differ = frame["cores"].nunique() > 1
     tallest = frame["output"].value_counts().max()
     figure = Figure(figsize=(5.2 * len(outputs), 0.2 * tallest + 1.2), layout="constrained")
     for ax, output in zip(figure.subplots(1, len(outputs), squeeze=False, sharex=True)[0], outputs, strict=True):
         panel = frame[frame["output"] == output].sort_values("cells_per_s")
-        names = [f"{row.loader}  {_settings(row)}" for row in panel.itertuples()]
+        names = [f"{row.loader}  {_settings(row, cores_differ)}" for row in panel.itertuples()]
         ax.barh(range(len(panel)), panel["cells_per_s"], color=[ORDER_COLOURS[o] for o in panel["order"]])
         ax.set_yticks(range(len(panel)), names)
         ax.set_xscale("log")
@@ -85,17 +86,18 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(f"Loaders on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
     frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
-    settings = [_settings(row) for row in frame.itertuples()]
+    settings = [_settings(row, cores_differ) for row in frame.itertuples()]
     numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=settings)
     return Drawn(figure, numbers)
 
 
-def _settings(row: object) -> str:
+def _settings(row: object, cores_differ: bool) -> str:
     """What tells a bar from others of its loader."""
     parts = [f"b={row.block_size:.0f}"] if not np.isnan(row.block_size) else []
     parts += [f"f={row.fetch_factor:.0f}"] if not np.isnan(row.fetch_factor) else []
     parts += [row.other] if row.other else []
     parts += [f"m={row.batch_size}"] if row.batch_size != 64 else []
+    parts += [f"cores={row.cores:.0f}"] if cores_differ else []
     return " ".join(parts)
 
 
