@@ -20,6 +20,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+SLOTS = 3
 ROUNDS = 64  # between two looks at where the streams are
 IN_SLACK, OUT_SLACK = 2_048, ROUNDS * 260 + 258  # bytes behind a stream and a result: what that may go too far
 GOES_ON, DONE, BAD = 0, 1, 2
@@ -39,10 +40,13 @@ LITERAL, MATCH, DISTANCE, TABLES = 0, 1, 2 * SIZE, 3 * SIZE
 REVERSED = np.array([int(f"{i:0{INDEX_BITS}b}"[::-1], 2) for i in range(SIZE)])  # a code's first bit is the lowest
 BASE = 16  # the bit at which a length or distance begins, to which the number that follows is added
 NOTHING, NEEDS_CARE = 0, 1  # entries of no code: of another kind of symbol, of a longer code or the end of a block
+LENGTHS_AT_ONCE = 4  # of those that 14 bits hold at most, which are loaded at once
 ROUND_BITS = 56  # of what is loaded at once, which all codes of a round must fit
 
 MAX_CODE, N_LITERALS, END_OF_BLOCK, N_DISTANCES = 15, 256, 256, 30
-BOOK = MAX_CODE + 1 + 288  # how many codes there are of each length, and their symbols in order
+# Of a slot's code, by their lengths: the end of the codes up to each length, as the first MAX_CODE bits of a stream; what a
+# code of the length is added to be the place of its symbol; and the symbols in the order of their codes.
+LIMIT, DELTA, SYMBOLS, BOOK = 0, MAX_CODE + 1, 2 * (MAX_CODE + 1), 2 * (MAX_CODE + 1) + 288
 LENGTH_BASE = np.array(
     [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258]
 )
@@ -75,7 +79,7 @@ CODE_ENTRIES = _entries((np.arange(19) << 8, 1))
 
 def memory() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What `begin` and `run` need: state, codes and books of both slots."""
-    return np.zeros((2, FIELDS), np.int64), np.zeros(2 * TABLES, np.int32), np.zeros((2, 2, BOOK), np.int16)
+    return np.zeros((SLOTS, FIELDS), np.int64), np.zeros(SLOTS * TABLES, np.int32), np.zeros((SLOTS, 2, BOOK), np.int32)
 
 
 def _load(bits: int):
@@ -112,6 +116,29 @@ def shifted(typing_context, bits, n):
         return builder.lshr(*values)
 
     return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def borrowed(typing_context, array):
+    """The array without its reference count: two threads, or two functions, that count wait for each other's stores."""
+
+    def generate(context, builder, signature, values):
+        made = context.make_array(array)(context, builder, values[0])
+        made.meminfo = cgutils.get_null_value(made.meminfo.type)
+        made.parent = cgutils.get_null_value(made.parent.type)
+        return made._getvalue()
+
+    return array(array), generate
+
+
+@intrinsic
+def reversed_bits(typing_context, bits):
+    """A word's bits in the opposite order."""
+
+    def generate(context, builder, signature, values):
+        return builder.bitreverse(*values)
+
+    return types.int64(types.int64), generate
 
 
 @intrinsic
@@ -157,7 +184,7 @@ def rest(state, codes, slot, scratch):
 def run(state, codes, books):
     """Inflates until one of the slots is DONE or BAD: (slot, which of them)."""
     while True:
-        for slot in range(2):
+        for slot in range(SLOTS):
             over = state[slot, OUT] - state[slot, LAST]
             if state[slot, POSITION] > state[slot, STOP] or (over > 0 and not state[slot, IS_HEAD]):
                 return slot, BAD
@@ -178,16 +205,26 @@ def run(state, codes, books):
 
 @numba.njit(nogil=True, cache=True)
 def _rounds(state, codes):
-    """Rounds of both slots: to the first that needs care, which is returned, or until one may be at its end: -1."""
+    """Rounds of all slots: to the first that needs care, which is returned, or until one may be at its end: -1."""
     stop0, out0, first0, last0 = state[0, STOP], state[0, OUT], state[0, FIRST], state[0, LAST]
     stop1, out1, first1, last1 = state[1, STOP], state[1, OUT], state[1, FIRST], state[1, LAST]
+    stop2, out2, first2, last2 = state[2, STOP], state[2, OUT], state[2, FIRST], state[2, LAST]
     ahead0, bits0, n0 = _loaded(state[0, POSITION])
     ahead1, bits1, n1 = _loaded(state[1, POSITION])
+    ahead2, bits2, n2 = _loaded(state[2, POSITION])
     needy = -1
-    while needy < 0 and ahead0 <= (stop0 >> 3) + 8 and ahead1 <= (stop1 >> 3) + 8 and out0 <= last0 and out1 <= last1:
+    while needy < 0 and (
+        ahead0 <= (stop0 >> 3) + 8
+        and ahead1 <= (stop1 >> 3) + 8
+        and ahead2 <= (stop2 >> 3) + 8
+        and out0 <= last0
+        and out1 <= last1
+        and out2 <= last2
+    ):
         for _ in range(ROUNDS):
             ahead0, bits0, n0, out0 = _literals(codes, 0, ahead0, bits0, n0, out0)
             ahead1, bits1, n1, out1 = _literals(codes, TABLES, ahead1, bits1, n1, out1)
+            ahead2, bits2, n2, out2 = _literals(codes, 2 * TABLES, ahead2, bits2, n2, out2)
             bits0, n0, out0, care = _match(codes, 0, bits0, n0, out0, first0)
             if unlikely(care != 0):
                 needy = 0
@@ -196,8 +233,13 @@ def _rounds(state, codes):
             if unlikely(care != 0):
                 needy = 1
                 break
+            bits2, n2, out2, care = _match(codes, 2 * TABLES, bits2, n2, out2, first2)
+            if unlikely(care != 0):
+                needy = 2
+                break
     state[0, POSITION], state[0, OUT] = 8 * ahead0 - (n0 & 63), out0
     state[1, POSITION], state[1, OUT] = 8 * ahead1 - (n1 & 63), out1
+    state[2, POSITION], state[2, OUT] = 8 * ahead2 - (n2 & 63), out2
     return needy
 
 
@@ -237,8 +279,10 @@ def _match(codes, tables, bits, n, out, first):
     length = (match >> BASE) + shifted(bits & ((1 << (match & 63)) - 1), match >> 8 & 63)
     store32(out, load32(source))
     store32(out + 4, load32(source + 4))
-    if unlikely(length > 8):
-        for k in range(8, length, 4):
+    store32(out + 8, load32(source + 8))
+    store32(out + 12, load32(source + 12))
+    if unlikely(length > 16):
+        for k in range(16, length, 4):
             store32(out + k, load32(source + k))
     return shifted(behind, far & 63), n - match - far, out + length, 0
 
@@ -258,26 +302,22 @@ def _take(state, slot, n):
 
 
 @numba.njit(nogil=True, cache=True)
-def _next(bits, books, slot, which):
-    """The next symbol of a code of any length and the length, or (-1, 0): canonical decoding, a bit at a time."""
-    code, first, before = 0, 0, MAX_CODE + 1
-    for length in range(1, MAX_CODE + 1):
-        code |= bits & 1
-        bits >>= 1
-        count = np.int64(books[slot, which, length])
-        if code - first < count:
-            return np.int64(books[slot, which, before + code - first]), length
-        before += count
-        first = (first + count) << 1
-        code <<= 1
-    return -1, 0
+def _next(bits, book):
+    """The next symbol of a code of any length and the length; the symbol is negative if there is none."""
+    code = shifted(reversed_bits(bits), 64 - MAX_CODE)
+    length = 1
+    for k in range(LIMIT + 1, LIMIT + MAX_CODE + 1):
+        length += code >= book[k]
+    if length > MAX_CODE:
+        return -1, 0
+    return np.int64(book[book[DELTA + length] + (code >> (MAX_CODE - length))]), length
 
 
 @numba.njit(nogil=True, cache=True)
 def _symbol(state, codes, books, slot):
     """One literal, match or end of a block, whatever it takes."""
     out, position = state[slot, OUT], state[slot, POSITION]
-    symbol, n = _next(load64(position >> 3) >> (position & 7), books, slot, 0)
+    symbol, n = _next(load64(position >> 3) >> (position & 7), books[slot, 0])
     position += n
     if 0 <= symbol < N_LITERALS:
         store8(out, symbol)
@@ -293,7 +333,7 @@ def _symbol(state, codes, books, slot):
     length = LENGTH_BASE[symbol] + (load64(position >> 3) >> (position & 7) & ((1 << n) - 1))
     position += n
     bits = load64(position >> 3) >> (position & 7)
-    symbol, n = _next(bits, books, slot, 1)
+    symbol, n = _next(bits, books[slot, 1])
     if symbol < 0 or symbol >= N_DISTANCES:
         return BAD
     source = out - DISTANCE_BASE[symbol] - (bits >> n & ((1 << DISTANCE_EXTRA[symbol]) - 1))
@@ -353,24 +393,28 @@ def _read_codes(state, codes, books, slot, is_fixed):
         n, i, position = n_symbols + n_distances, 0, state[slot, POSITION]
         while i < n:
             bits = load64(position >> 3) >> (position & 7)
-            entry = np.int64(codes[tables + (bits & MASK)])
-            length, symbol = entry & 255, entry >> 8
-            if symbol < 16:
-                if entry == NOTHING:
-                    return BAD
+            for _ in range(LENGTHS_AT_ONCE):
+                entry = np.int64(codes[tables + (bits & MASK)])
+                length, symbol = entry & 255, entry >> 8
+                if symbol < 16:
+                    if entry == NOTHING:
+                        return BAD
+                    lengths[i] = symbol
+                    i += 1
+                else:
+                    if symbol == 16 and i == 0:
+                        return BAD
+                    value = np.int64(lengths[i - 1]) if symbol == 16 else 0
+                    extra = REPEAT_EXTRA[symbol - 16]
+                    times = REPEAT_BASE[symbol - 16] + (bits >> length & ((1 << extra) - 1))
+                    length += extra
+                    for k in range(0, times, 8):
+                        store64(lengths.ctypes.data + i + k, value * 0x0101010101010101)
+                    i += times
                 position += length
-                lengths[i] = symbol
-                i += 1
-                continue
-            if symbol == 16 and i == 0:
-                return BAD
-            value = np.int64(lengths[i - 1]) if symbol == 16 else 0
-            extra = REPEAT_EXTRA[symbol - 16]
-            times = REPEAT_BASE[symbol - 16] + (bits >> length & ((1 << extra) - 1))
-            position += length + extra
-            for k in range(0, times, 8):
-                store64(lengths.ctypes.data + i + k, value * 0x0101010101010101)
-            i += times
+                bits >>= length
+                if i >= n:
+                    break
         state[slot, POSITION] = position
         if i > n:
             return BAD
@@ -389,24 +433,24 @@ def _read_codes(state, codes, books, slot, is_fixed):
 @numba.njit(nogil=True, cache=True)
 def _fill_book(lengths, book):
     """Puts symbols in the order of their codes; False if there are more codes than there can be."""
-    places = np.zeros(MAX_CODE + 2, np.int64)
+    places = np.zeros(MAX_CODE + 1, np.int64)
     for length in lengths:
-        places[length + 1] += 1
-    places[1] = 0
-    room, place = 1, MAX_CODE + 1
+        places[length] += 1
+    code, place = 0, SYMBOLS
     for length in range(1, MAX_CODE + 1):
-        n = places[length + 1]
-        book[length] = n
-        room = 2 * room - n
-        if room < 0:
+        n = places[length]
+        places[length] = place
+        book[DELTA + length] = place - code
+        code, place = code + n, place + n
+        if code > 1 << length:
             return False
-        places[length + 1] = place
-        place += n
+        book[LIMIT + length] = code << (MAX_CODE - length)
+        code <<= 1
     for symbol in range(len(lengths)):
         length = lengths[symbol]
         if length:
-            book[places[length + 1]] = symbol
-            places[length + 1] += 1
+            book[places[length]] = symbol
+            places[length] += 1
     return True
 
 
@@ -414,18 +458,17 @@ def _fill_book(lengths, book):
 def _fill_table(table, book, entries, otherwise, most):
     """Fills a table by the next INDEX_BITS of a stream; what is longer, or takes more bits than `most`, needs care."""
     table[0] = otherwise
-    number, place = 0, MAX_CODE + 1
+    code, place = 0, SYMBOLS
     for length in range(1, INDEX_BITS + 1):
-        n = 1 << (length - 1)
+        n = np.uint64(1 << (length - 1))
         for i in range(n):
             table[n + i] = table[i]
-        number <<= 1
-        for _ in range(book[length]):
+        code <<= 1
+        while code < book[LIMIT + length] >> (MAX_CODE - length):
             symbol = np.int64(book[place])
             entry = entries[symbol, 0] + entries[symbol, 1] * length
-            table[REVERSED[number << (INDEX_BITS - length)]] = entry if entry & 255 <= most else otherwise
-            number += 1
-            place += 1
+            table[REVERSED[code << (INDEX_BITS - length)]] = entry if entry & 255 <= most else otherwise
+            code, place = code + 1, place + 1
 
 
 class Streams(NamedTuple):
@@ -441,16 +484,17 @@ def hold(streams: Sequence[bytes], wanted: int) -> Streams:
     """What `inflate_each` takes. wanted: bytes of each."""
     sizes = np.array([len(stream) for stream in streams])
     packed = np.frombuffer(b"".join([*streams, bytes(IN_SLACK)]), np.uint8)
-    return Streams(packed, np.cumsum([0, *sizes[:-1]]), sizes, np.empty((2, wanted + OUT_SLACK), np.uint8))
+    return Streams(packed, np.cumsum([0, *sizes[:-1]]), sizes, np.empty((SLOTS, wanted + OUT_SLACK), np.uint8))
 
 
 @numba.njit(nogil=True, cache=True)
 def inflate_each(streams, state, codes, books, wanted, is_head, results):
     """Inflates the streams to the rows of `results`, if it has any: the number of one that is damaged, or -1."""
     packed, places, sizes, room = streams
-    held, coming = np.full(2, -1), 0
+    state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
+    held, coming = np.full(SLOTS, -1), 0
     while True:
-        for slot in range(2):
+        for slot in range(SLOTS):
             stream, out = packed.ctypes.data, room[slot].ctypes.data
             if coming < len(places):
                 if held[slot] < 0:
@@ -460,7 +504,7 @@ def inflate_each(streams, state, codes, books, wanted, is_head, results):
                         return held[slot]
             elif held[slot] < 0:
                 rest(state, codes, slot, out)
-        if held[0] < 0 and held[1] < 0:
+        if (held < 0).all():
             return -1
         slot, status = run(state, codes, books)
         if status == BAD:

@@ -21,7 +21,7 @@ WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
 # Of inflate.py, whose functions become part of those here: numba compiles these anew only when this file has changed.
-INFLATE_SHA256 = "29c419f8158d6761"
+INFLATE_SHA256 = "71ed1127da46313e"
 
 _own = threading.local()
 
@@ -32,8 +32,8 @@ def copy_pieces(codec, whole, dtype, pieces, begin, end, target, out) -> np.ndar
     codec: of codecs.py; whole: bytes that a chunk decodes to. Returns the numbers of the pieces that could not be read.
     The memory that it needs is kept for the thread's next call.
     """
-    packed = _scratch("packed", 2, int(pieces.size.max()) + inflate.IN_SLACK)
-    raw = _scratch("raw", 2, int(pieces.wanted.max()) + inflate.OUT_SLACK)
+    packed = _scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
+    raw = _scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
     failed = np.zeros(len(pieces.start), bool)
     _copy_pieces(
         codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], _decompressor() if codec == DEFLATE else 0, ADLER32,
@@ -107,10 +107,13 @@ def _copy_pieces(
     codec, whole, pread, decode, decompressor, adler32, state, codes, books,
     pieces, begin, end, target, packed, raw, like, out, failed,
 ):  # fmt: skip
+    state, codes, books = inflate.borrowed(state), inflate.borrowed(codes), inflate.borrowed(books)
+    packed, raw, out = inflate.borrowed(packed), inflate.borrowed(raw), inflate.borrowed(out)
+    begin, end, target = inflate.borrowed(begin), inflate.borrowed(end), inflate.borrowed(target)
     fds, places, sizes, wanted = pieces.fd, pieces.place, pieces.size, pieces.wanted
-    held, coming = np.full(2, -1), 0
+    held, coming = np.full(inflate.SLOTS, -1), 0
     while True:
-        for slot in range(2):
+        for slot in range(inflate.SLOTS):
             stream, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
             while held[slot] < 0 and coming < len(fds):
                 i, coming = coming, coming + 1
@@ -131,7 +134,7 @@ def _copy_pieces(
                     _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
             if held[slot] < 0:
                 inflate.rest(state, codes, slot, result)
-        if held[0] < 0 and held[1] < 0:
+        if (held < 0).all():
             return
         slot, status = inflate.run(state, codes, books)
         i = held[slot]
