@@ -27,7 +27,7 @@ DECODED_TWICE = """\
         if i % 2 and not failed[i]:
             failed[i] = True
             at, to = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
-            inflate.begin(state, codes, books, slot, at, sizes[i], to, wanted[i], wanted[i] < whole)
+            inflate.begin(state, codes, books, slot, at, sizes[i], to, wanted[i], wanted[i] < whole[i])
             continue
         failed[i] = False
         held[slot] = -1

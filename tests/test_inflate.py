@@ -3,13 +3,14 @@
 import hashlib
 import zlib
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders.native import inflate, kernel
+from loaders.native import huffman, inflate, kernel, words
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_FIXED]
 STATE = inflate.memory()
@@ -86,9 +87,15 @@ def test_a_stream_of_another_length(wanted: int) -> None:
     assert inflated([deflated(bytes(100))], wanted)[0] == 0
 
 
-def test_a_change_of_inflate_is_one_of_what_is_compiled_with_it() -> None:
-    found = hashlib.sha256(Path(inflate.__file__).read_bytes()).hexdigest()[:16]
-    assert found == kernel.INFLATE_SHA256, f"put {found} into kernel.py, or numba runs what it compiled before"
+@pytest.mark.parametrize(
+    ("module", "others"),
+    [(huffman, [words]), (inflate, [words, huffman]), (kernel, [words, huffman, inflate])],
+    ids=["huffman", "inflate", "kernel"],
+)
+def test_what_is_compiled_with_others_says_of_which(module: ModuleType, others: list[ModuleType]) -> None:
+    """Numba compiles a function anew when its own file has changed; others' become part of it all the same."""
+    found = hashlib.sha256(b"".join(Path(other.__file__).read_bytes() for other in others)).hexdigest()[:16]
+    assert found == module.BUILT_ON, f"put {found} into {module.__name__}, or numba runs what it compiled before"
 
 
 def test_the_damaged_one_of_several_is_named() -> None:

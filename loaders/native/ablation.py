@@ -71,7 +71,7 @@ WAYS = {
         {(arrays, "PACKS_WELL"): 2, (arrays, "HEAD"): 0}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
     ),
     "a compiled loop over chunks": Way({(codecs, "C_FUNCTIONS"): {}}),
-    "tasks of 64 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
+    "tasks of 128 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
     "buffers used again": Way({(matrix, "Memory"): Fresh}),
     "buffers used again, blocks of 512, fetches of 16,384 cells": Way(
         {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}

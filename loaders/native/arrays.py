@@ -15,7 +15,6 @@ import numba
 import numpy as np
 
 from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
-from loaders.native.kernel import copy_pieces, scatter
 
 # Chunks that shrink to less are long matches for the most part, which libdeflate copies faster than inflate.py does,
 # except for heads of up to this share of a chunk.
@@ -41,8 +40,8 @@ def open_file(path: Path | str, opened: ExitStack) -> int:
 class Pieces(NamedTuple):
     """Arrays with one entry a piece: its elements start..stop, and the rows first..last that touch it.
 
-    Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, of which the first `wanted` are decoded,
-    and whether a library does so, at once; elsewhere these are empty.
+    Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, of the `whole` bytes to which they decode
+    the first `wanted`, and whether a library decodes them, at once; elsewhere these are empty.
     """
 
     start: np.ndarray
@@ -53,6 +52,7 @@ class Pieces(NamedTuple):
     place: np.ndarray = np.empty(0, np.int64)
     size: np.ndarray = np.empty(0, np.int64)
     wanted: np.ndarray = np.empty(0, np.int64)
+    whole: np.ndarray = np.empty(0, np.int64)
     at_once: np.ndarray = np.empty(0, bool)
 
 
@@ -98,7 +98,7 @@ class Chunked:
         if self.table is None:
             return Pieces(start, stop, first, last)
         i, wanted = start // self.chunk, _bytes(self, start, stop)
-        size, at_once = self.table.size[i], np.full(len(i), True)
+        size, whole, at_once = self.table.size[i], np.full(len(i), self.whole), np.full(len(i), True)
         if self.codec.compiled == PLAIN:
             size = wanted
         elif self.codec.compiled == DEFLATE:
@@ -106,11 +106,11 @@ class Chunked:
             at_once &= not self.inflates
             at_once &= wanted > HEAD * self.whole
             size = np.where(at_once | (wanted == self.whole), size, np.minimum(size, guessed))
-            wanted = np.where(at_once, self.whole, wanted)
+            wanted = np.where(at_once, whole, wanted)
         else:
-            wanted = np.full(len(i), self.whole)
+            wanted = whole
         fd = self.table.fds[i // self.table.per_file]
-        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, at_once)
+        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole, at_once)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
@@ -131,7 +131,7 @@ class Plain:
     edges: int64 (segments + 1,), the first element of each and the length; places: the byte at which each begins.
     """
 
-    chunk, whole = None, 0
+    chunk = None
 
     def __init__(self, name: str, fd: int, dtype: np.dtype, edges: np.ndarray, places: np.ndarray) -> None:
         self.name, self.fd, self.codec, self.edges, self.places = name, fd, plain(dtype), edges, places
@@ -143,8 +143,9 @@ class Plain:
         start, stop, first, last = _runs_of(begin, end, self.edges, NEAR, RUN)
         if self.codec.compiled is None:
             return Pieces(start, stop, first, last)
-        n, size = len(start), _bytes(self, start, stop)
-        return Pieces(start, stop, first, last, np.full(n, self.fd), self._place(start), size, size, np.full(n, True))
+        size = _bytes(self, start, stop)
+        fd, at_once = np.full(len(start), self.fd), np.full(len(start), True)
+        return Pieces(start, stop, first, last, fd, self._place(start), size, size, size, at_once)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
@@ -180,29 +181,6 @@ class Through:
 def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     """Those of each piece's elements, decoded."""
     return (stop - start) * array.codec.dtype.itemsize
-
-
-def copy_rows(
-    array: Array, pieces: Pieces, begin: np.ndarray, end: np.ndarray, target: np.ndarray, out: np.ndarray
-) -> None:
-    """Reads the pieces, and copies what each row has in them to its place in `out`.
-
-    OSError naming file and place for one that cannot be had.
-    """
-    if len(pieces.fd):
-        failed = copy_pieces(array.codec.compiled, array.whole, array.codec.dtype, pieces, begin, end, target, out)
-        # Read whole: the head that was read of one was too short, or it is damaged, which this says.
-        pieces = Pieces(*(field[failed] for field in pieces))
-    copy_each(array.read, pieces, begin, end, target, out)
-
-
-def copy_each(read: Callable[[int, int], np.ndarray], pieces: Pieces, begin, end, target, out) -> None:
-    """What `copy_rows` does, a piece at a time."""
-    for start, stop, first, last in zip(*(field.tolist() for field in pieces[:4]), strict=True):
-        values = read(start, stop)
-        if not values.dtype.isnative:
-            values = values.astype(out.dtype)
-        scatter(values, start, begin[first:last], end[first:last], target[first:last], out)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -10,33 +10,30 @@ import threading
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from loaders.native import inflate
 from loaders.native.codecs import ADLER32, ADVISE, ALLOCATE_DECOMPRESSOR, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
+from loaders.native.words import borrowed, call
 
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
-# Of inflate.py, whose functions become part of those here: numba compiles these anew only when this file has changed.
-INFLATE_SHA256 = "71ed1127da46313e"
+BUILT_ON = "bca6a0db7365cab8"  # words.py, huffman.py and inflate.py, as the tests say
 
 _own = threading.local()
 
 
-def copy_pieces(codec, whole, dtype, pieces, begin, end, target, out) -> np.ndarray:
-    """Reads and decodes `arrays.Pieces` and copies what each row has in them to its place in `out`.
+def copy_pieces(codec, dtype, pieces, begin, end, target, out) -> np.ndarray:
+    """Reads and decodes `arrays.Pieces`, and copies what each row has in them to its place in `out`.
 
-    codec: of codecs.py; whole: bytes that a chunk decodes to. Returns the numbers of the pieces that could not be read.
-    The memory that it needs is kept for the thread's next call.
+    codec: of codecs.py. Returns the numbers of the pieces that could not be read. The memory that it needs is kept for
+    the thread's next call.
     """
     packed = _scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
     raw = _scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
     failed = np.zeros(len(pieces.start), bool)
     _copy_pieces(
-        codec, whole, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], _decompressor() if codec == DEFLATE else 0, ADLER32,
+        codec, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], _decompressor() if codec == DEFLATE else 0, ADLER32,
         *_inflating(), pieces, begin, end, target, packed, raw, np.empty(0, dtype), out, failed,
     )  # fmt: skip
     return np.flatnonzero(failed)
@@ -64,19 +61,6 @@ def _inflating() -> tuple[np.ndarray, ...]:
     return _own.inflating
 
 
-@intrinsic
-def _call(typing_context, address, arguments):
-    """Calls the C function at an address, all of whose arguments are words or fit in one."""
-
-    def generate(context, builder, signature, values):
-        word = ir.IntType(64)
-        count = signature.args[1].count
-        function = builder.inttoptr(values[0], ir.FunctionType(word, [word] * count).as_pointer())
-        return builder.call(function, [builder.extract_value(values[1], i) for i in range(count)])
-
-    return types.int64(types.int64, arguments), generate
-
-
 def advise(fds, places, sizes) -> None:
     """Tells the system that these pieces of files will be read, so that the disk is at work on many of them at once."""
     if ADVISE:
@@ -86,7 +70,7 @@ def advise(fds, places, sizes) -> None:
 @numba.njit(nogil=True, cache=True)
 def _advise(function, fds, places, sizes):
     for i in range(len(fds)):
-        _call(function, (fds[i], places[i], sizes[i], np.int64(WILL_NEED)))
+        call(function, (fds[i], places[i], sizes[i], np.int64(WILL_NEED)))
 
 
 @numba.njit(nogil=True, cache=True)
@@ -104,32 +88,32 @@ def scatter(values, start, begin, end, target, out):
 
 @numba.njit(nogil=True, cache=True)
 def _copy_pieces(
-    codec, whole, pread, decode, decompressor, adler32, state, codes, books,
+    codec, pread, decode, decompressor, adler32, state, codes, books,
     pieces, begin, end, target, packed, raw, like, out, failed,
 ):  # fmt: skip
-    state, codes, books = inflate.borrowed(state), inflate.borrowed(codes), inflate.borrowed(books)
-    packed, raw, out = inflate.borrowed(packed), inflate.borrowed(raw), inflate.borrowed(out)
-    begin, end, target = inflate.borrowed(begin), inflate.borrowed(end), inflate.borrowed(target)
-    fds, places, sizes, wanted = pieces.fd, pieces.place, pieces.size, pieces.wanted
+    state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
+    packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
+    begin, end, target = borrowed(begin), borrowed(end), borrowed(target)
+    fds, places, sizes, wanted, whole = pieces.fd, pieces.place, pieces.size, pieces.wanted, pieces.whole
     held, coming = np.full(inflate.SLOTS, -1), 0
     while True:
         for slot in range(inflate.SLOTS):
             stream, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
             while held[slot] < 0 and coming < len(fds):
                 i, coming = coming, coming + 1
-                if _call(pread, (fds[i], result if codec == PLAIN else stream, sizes[i], places[i])) != sizes[i]:
+                if call(pread, (fds[i], result if codec == PLAIN else stream, sizes[i], places[i])) != sizes[i]:
                     failed[i] = True
                 elif not pieces.at_once[i]:
-                    is_head = wanted[i] < whole
+                    is_head = wanted[i] < whole[i]
                     if inflate.begin(state, codes, books, slot, stream, sizes[i], result, wanted[i], is_head):
                         held[slot] = i
                     else:
                         failed[i] = True
                 elif codec == DEFLATE:
-                    status = _call(decode, (decompressor, stream, sizes[i], result, whole, np.int64(0)))
+                    status = call(decode, (decompressor, stream, sizes[i], result, wanted[i], np.int64(0)))
                     failed[i] = np.int32(status) != 0
                 elif codec == BLOSC:
-                    failed[i] = np.int32(_call(decode, (stream, result, wanted[i], np.int64(1)))) != wanted[i]
+                    failed[i] = np.int32(call(decode, (stream, result, wanted[i], np.int64(1)))) != wanted[i]
                 if held[slot] < 0 and not failed[i]:
                     _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
             if held[slot] < 0:
@@ -139,8 +123,8 @@ def _copy_pieces(
         slot, status = inflate.run(state, codes, books)
         i = held[slot]
         held[slot] = -1
-        if status == inflate.DONE and wanted[i] == whole:
-            found = _call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), whole)) & 0xFFFFFFFF
+        if status == inflate.DONE and wanted[i] == whole[i]:
+            found = call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), wanted[i])) & 0xFFFFFFFF
             status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
         if status == inflate.BAD:
             failed[i] = True

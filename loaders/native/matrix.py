@@ -15,16 +15,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from harness.host import available_cores
-from loaders.native.arrays import Array, Pieces, copy_rows
+from loaders.native.arrays import Array
+from loaders.native.copies import Copies, of_rows, tasks
 from loaders.native.dense import dense
-from loaders.native.kernel import advise
 from loaders.native.memory import Memory
 from loaders.native.sampling import aligned
 
 NICENESS = 10  # of the threads that decode: who consumes the minibatches gets the processor first
-PIECES_PER_TASK = 64  # at most: Python is asked for the next task so seldom
+PIECES_PER_TASK = 128  # at most: Python is asked for the next task so seldom
 TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should end together
-TASKS_AHEAD = 16  # that the disk is told of before they run: more would push each other out of a small page cache
+TASKS_AHEAD = 8  # that the disk is told of before they run: more would push each other out of a small page cache
 
 
 class Part(NamedTuple):
@@ -92,6 +92,7 @@ class Matrix:
         close: Callable[[], None],
     ) -> None:
         self.parts, self.n_genes, self.output = parts, n_genes, output
+        self.indices, self.data = [part.indices for part in parts], [part.data for part in parts]
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
         self.threads = threads or available_cores()
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode", initializer=_give_way)
@@ -138,28 +139,26 @@ class Matrix:
         ordered = rows[by_place]
         cuts = np.searchsorted(ordered, self.offsets)
         begin, end = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        touched = [i for i in range(len(self.parts)) if cuts[i] < cuts[i + 1]]
-        for i in touched:
-            local = ordered[cuts[i] : cuts[i + 1]] - self.offsets[i]
-            begin[cuts[i] : cuts[i + 1]] = self.parts[i].indptr[local]
-            end[cuts[i] : cuts[i + 1]] = self.parts[i].indptr[local + 1]
+        for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
+            local = ordered[first:last] - offset
+            begin[first:last] = part.indptr[local]
+            end[first:last] = part.indptr[local + 1]
         indptr = np.zeros(len(rows) + 1, np.int64)
         indptr[1:][by_place] = end - begin
         np.cumsum(indptr, out=indptr)
         target = indptr[by_place]
         found = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
-        copies = []
-        for i in touched:
-            mine = slice(cuts[i], cuts[i + 1])
-            for array, out in ((self.parts[i].indices, found.indices), (self.parts[i].data, found.data)):
-                pieces = array.pieces(begin[mine], end[mine])
-                copies.append((array, pieces, begin[mine], end[mine], target[mine], out))
-        n_pieces = sum(len(pieces.start) for _, pieces, *_ in copies)
+        copies = [
+            copied
+            for arrays, out in ((self.indices, found.indices), (self.data, found.data))
+            for copied in of_rows(arrays, cuts, begin, end, target, out)
+        ]
+        n_pieces = sum(len(each.of) for each in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), PIECES_PER_TASK))
-        bundles = list(_bundles(copies, size))
-        for bundle in bundles[:TASKS_AHEAD]:
-            _advise(bundle)
-        return Gathering(found, [self.pool.submit(_copy, bundles, i) for i in range(len(bundles))])
+        work = list(tasks(copies, size))
+        for task in work[:TASKS_AHEAD]:
+            _advise(task)
+        return Gathering(found, [self.pool.submit(_copy, work, i) for i in range(len(work))])
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """The minibatches of what was gathered, from each of the cuts to the next."""
@@ -191,30 +190,13 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
 
-def _bundles(copies: list[tuple], size: int) -> Iterator[list[tuple]]:
-    """Arguments of `copy_rows`, cut and put together to bundles of `size` pieces."""
-    bundle, room = [], size
-    for array, pieces, *rest in copies:
-        start = 0
-        while start < len(pieces.start):
-            stop = min(start + room, len(pieces.start))
-            bundle.append((array, Pieces(*(field[start:stop] for field in pieces)), *rest))
-            room -= stop - start
-            start = stop
-            if not room:
-                yield bundle
-                bundle, room = [], size
-    if bundle:
-        yield bundle
+def _advise(task: list[Copies]) -> None:
+    for copies in task:
+        copies.advise()
 
 
-def _advise(bundle: list[tuple]) -> None:
-    for _, pieces, *_ in bundle:
-        advise(pieces.fd, pieces.place, pieces.size)
-
-
-def _copy(bundles: list[list[tuple]], i: int) -> None:
-    if i + TASKS_AHEAD < len(bundles):
-        _advise(bundles[i + TASKS_AHEAD])
-    for arguments in bundles[i]:
-        copy_rows(*arguments)
+def _copy(work: list[list[Copies]], i: int) -> None:
+    if i + TASKS_AHEAD < len(work):
+        _advise(work[i + TASKS_AHEAD])
+    for copies in work[i]:
+        copies.run()

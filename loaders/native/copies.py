@@ -1,0 +1,84 @@
+"""What a fetch copies, and from where: pieces of arrays, put together across files and cut into tasks of equal size."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from loaders.native.arrays import Array, Pieces
+from loaders.native.kernel import advise, copy_pieces, scatter
+
+
+class Copies(NamedTuple):
+    """Pieces, `of` which of the arrays each is, and where their rows go: those of the elements begin..end to `target`
+    of `out`.
+
+    The compiled loop reads all of the pieces, or none.
+    """
+
+    arrays: Sequence[Array]
+    of: np.ndarray
+    pieces: Pieces
+    begin: np.ndarray
+    end: np.ndarray
+    target: np.ndarray
+    out: np.ndarray
+
+    def cut(self, which: slice | np.ndarray) -> "Copies":
+        return self._replace(of=self.of[which], pieces=Pieces(*(field[which] for field in self.pieces)))
+
+    def advise(self) -> None:
+        advise(self.pieces.fd, self.pieces.place, self.pieces.size)
+
+    def run(self) -> None:
+        """OSError naming file and place for a piece that cannot be had."""
+        left = self
+        if len(self.pieces.fd):
+            codec = self.arrays[self.of[0]].codec
+            # Read whole: the head that was read of one was too short, or it is damaged, which this says.
+            left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[2:]))
+        for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
+            values = self.arrays[i].read(int(start), int(stop))
+            if not values.dtype.isnative:
+                values = values.astype(self.out.dtype)
+            mine = slice(first, last)
+            scatter(values, start, self.begin[mine], self.end[mine], self.target[mine], self.out)
+
+
+def of_rows(
+    arrays: Sequence[Array],
+    cuts: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    target: np.ndarray,
+    out: np.ndarray,
+) -> Iterator[Copies]:
+    """The rows cuts[i] to cuts[i + 1] are arrays[i]'s. What the compiled loop reads in one way is put together."""
+    found: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
+    for i in np.flatnonzero(np.diff(cuts)):
+        mine = slice(cuts[i], cuts[i + 1])
+        pieces = arrays[i].pieces(begin[mine], end[mine])
+        pieces = pieces._replace(first=pieces.first + cuts[i], last=pieces.last + cuts[i])
+        way = (arrays[i].codec.compiled, arrays[i].codec.dtype) if len(pieces.fd) else i
+        found.setdefault(way, []).append((np.full(len(pieces.start), i), pieces))
+    for alike in found.values():
+        of, pieces = zip(*alike, strict=True)
+        together = Pieces(*(np.concatenate(fields) for fields in zip(*pieces, strict=True)))
+        yield Copies(arrays, np.concatenate(of), together, begin, end, target, out)
+
+
+def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
+    """Cut and put together to `size` pieces each."""
+    task, room = [], size
+    for each in copies:
+        start = 0
+        while start < len(each.of):
+            stop = min(start + room, len(each.of))
+            task.append(each.cut(slice(start, stop)))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield task
+                task, room = [], size
+    if task:
+        yield task
