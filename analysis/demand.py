@@ -7,15 +7,13 @@ The models' numbers are from the papers and were taken on other machines (result
 source of each). annbatch's Figure 1b shows more models, as bars without numbers; they are left out.
 """
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import loaders
-from analysis import published
+from analysis import command, published
 from analysis.summary import measured_on
 from harness import results
 from harness.results import Measurement
@@ -50,5 +48,4 @@ def markdown(measurements: Sequence[Measurement]) -> str:
 
 
 if __name__ == "__main__":
-    dataset = sys.argv[2] if len(sys.argv) > 2 else "tahoe-mini"
-    print(markdown(measured_on(dataset, results.read(Path(sys.argv[1])))), end="")
+    command.run(__doc__, lambda records, dataset: markdown(measured_on(dataset, results.read(records))))

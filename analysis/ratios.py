@@ -6,16 +6,17 @@ python -m analysis.ratios results/MACHINE/bounded.jsonl cells-1e6
 Of tahoe-mini where no data set is named.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from analysis import command
 from analysis.summary import interval, measured_on
 from harness import results
 from harness.condition import Condition
+from harness.errors import unknown
 from harness.results import Measurement
 
 Setting = Mapping[str, Any]
@@ -91,6 +92,11 @@ def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def table(records: Path, dataset: str) -> str:
+    if records.stem not in COMPARED:
+        raise unknown("grid with ratios", records.stem, COMPARED)
+    return markdown(records.stem, measured_on(dataset, results.read(records)))
+
+
 if __name__ == "__main__":
-    path, dataset = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "tahoe-mini"
-    print(markdown(path.stem, measured_on(dataset, results.read(path))), end="")
+    command.run(__doc__, table)

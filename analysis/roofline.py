@@ -5,9 +5,7 @@
 prints what it allows, a line a store.
 """
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -15,6 +13,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import loaders
+from analysis import command
 from analysis.figures import COLOURS, STYLE, Drawn
 from harness import ceiling
 from harness.ceiling import Ceiling
@@ -111,4 +110,4 @@ def markdown(ceilings: Sequence[Ceiling]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(ceiling.read(Path(sys.argv[1]))), end="")
+    command.run(__doc__, lambda folder: markdown(ceiling.read(folder)), of_a_dataset=False)

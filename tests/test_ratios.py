@@ -1,9 +1,14 @@
 """Ratios are of rows that were measured in the same repeat."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from analysis import ratios
 from harness.condition import Condition, Timing, expand
+from harness.errors import UserError
 from harness.results import Measurement
 
 
@@ -34,3 +39,17 @@ def test_the_grid_measures_all_that_is_compared(grid: str) -> None:
     for name, *sides in ratios.COMPARED[grid]():
         for side in sides:
             assert any(ratios.fits(condition, side) for condition in conditions), name
+
+
+@pytest.mark.parametrize("module", ["ratios", "demand", "roofline"])
+def test_records_that_are_not_there_are_one_sentence(module: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", f"analysis.{module}", str(tmp_path / "native.jsonl")]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("native.jsonl is not there\n")
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_grid_without_ratios_is_named() -> None:
+    with pytest.raises(UserError, match="Unknown grid with ratios 'quick'"):
+        ratios.table(Path("quick.jsonl"), "tahoe-mini")
