@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders.native import huffman, inflate, kernel, words
+from loaders.native import huffman, inflate, kernel, lz4, words
+from tests.contents import contents
 
 STRATEGIES = [zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_FIXED]
 STATE = inflate.memory()
@@ -26,24 +27,6 @@ def inflated(streams: list[bytes], wanted: int, is_head: bool = False) -> tuple[
 def deflated(raw: bytes, level: int = 4, strategy: int = zlib.Z_DEFAULT_STRATEGY, window: int = 15) -> bytes:
     packer = zlib.compressobj(level, zlib.DEFLATED, window, 9, strategy)
     return packer.compress(raw) + packer.flush()
-
-
-@st.composite
-def contents(draw: st.DrawFn) -> np.ndarray:
-    """Numbers as counts and indices are, and as they are not, of any width."""
-    dtype = draw(st.sampled_from(["u1", "<u2", "<i4", "<i8", "<f4", "<f8"]))
-    n, seed = draw(st.integers(1, 20_000)), draw(st.integers(0, 2**32 - 1))
-    rng = np.random.default_rng(seed)
-    kind = draw(st.sampled_from(["ascending", "counts", "noise", "zeros", "skewed"]))
-    if kind == "ascending":
-        return np.cumsum(rng.geometric(1 / 45, n)).astype(dtype)
-    if kind == "counts":
-        return rng.geometric(0.6, n).astype(dtype)
-    if kind == "zeros":
-        return np.zeros(n, dtype)
-    if kind == "skewed":  # bytes some of whose codes are as long as codes can be
-        return np.minimum(255, rng.geometric(0.45, n) * rng.integers(1, 12)).astype("u1")
-    return np.frombuffer(rng.bytes(n * np.dtype(dtype).itemsize), dtype)
 
 
 @settings(max_examples=300)
@@ -89,8 +72,13 @@ def test_a_stream_of_another_length(wanted: int) -> None:
 
 @pytest.mark.parametrize(
     ("module", "others"),
-    [(huffman, [words]), (inflate, [words, huffman]), (kernel, [words, huffman, inflate])],
-    ids=["huffman", "inflate", "kernel"],
+    [
+        (huffman, [words]),
+        (lz4, [words]),
+        (inflate, [words, huffman]),
+        (kernel, [words, huffman, inflate, lz4]),
+    ],
+    ids=["huffman", "lz4", "inflate", "kernel"],
 )
 def test_what_is_compiled_with_others_says_of_which(module: ModuleType, others: list[ModuleType]) -> None:
     """Numba compiles a function anew when its own file has changed; others' become part of it all the same."""

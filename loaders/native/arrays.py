@@ -16,9 +16,6 @@ import numpy as np
 
 from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
 
-# Chunks that shrink to less are long matches for the most part, which libdeflate copies faster than inflate.py does,
-# except for heads of up to this share of a chunk.
-PACKS_WELL, HEAD = 0.25, 0.4
 HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
@@ -40,8 +37,8 @@ def open_file(path: Path | str, opened: ExitStack) -> int:
 class Pieces(NamedTuple):
     """Arrays with one entry a piece: its elements start..stop, and the rows first..last that touch it.
 
-    Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, of the `whole` bytes to which they decode
-    the first `wanted`, and whether a library decodes them, at once; elsewhere these are empty.
+    Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, and of the `whole` bytes to which they
+    decode the first `wanted`; elsewhere these are empty.
     """
 
     start: np.ndarray
@@ -53,7 +50,6 @@ class Pieces(NamedTuple):
     size: np.ndarray = np.empty(0, np.int64)
     wanted: np.ndarray = np.empty(0, np.int64)
     whole: np.ndarray = np.empty(0, np.int64)
-    at_once: np.ndarray = np.empty(0, bool)
 
 
 class Array(Protocol):
@@ -87,30 +83,22 @@ class Chunked:
         self.table = where if isinstance(where, Table) and codec.compiled is not None else None
         self.packed = where.packed if isinstance(where, Table) else where
         self.whole = chunk * codec.dtype.itemsize
-        self.inflates = (
-            self.table is not None
-            and codec.compiled == DEFLATE
-            and self.table.size.sum() > PACKS_WELL * self.whole * len(self.table.size)
-        )
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         start, stop, first, last = _chunks_of(begin, end, self.chunk)
         if self.table is None:
             return Pieces(start, stop, first, last)
         i, wanted = start // self.chunk, _bytes(self, start, stop)
-        size, whole, at_once = self.table.size[i], np.full(len(i), self.whole), np.full(len(i), True)
+        size, whole = self.table.size[i], np.full(len(i), self.whole)
         if self.codec.compiled == PLAIN:
             size = wanted
         elif self.codec.compiled == DEFLATE:
             guessed = (size * (wanted / self.whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
-            at_once &= not self.inflates
-            at_once &= wanted > HEAD * self.whole
-            size = np.where(at_once | (wanted == self.whole), size, np.minimum(size, guessed))
-            wanted = np.where(at_once, whole, wanted)
+            size = np.where(wanted == whole, size, np.minimum(size, guessed))
         else:
             wanted = whole
         fd = self.table.fds[i // self.table.per_file]
-        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole, at_once)
+        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
@@ -144,8 +132,8 @@ class Plain:
         if self.codec.compiled is None:
             return Pieces(start, stop, first, last)
         size = _bytes(self, start, stop)
-        fd, at_once = np.full(len(start), self.fd), np.full(len(start), True)
-        return Pieces(start, stop, first, last, fd, self._place(start), size, size, size, at_once)
+        fd = np.full(len(start), self.fd)
+        return Pieces(start, stop, first, last, fd, self._place(start), size, size, size)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize

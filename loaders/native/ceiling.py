@@ -17,9 +17,11 @@ import numpy as np
 
 from harness.host import available_cores
 from loaders.native.arrays import Chunked
+from loaders.native.codecs import BLOSC, DEFLATE
 from loaders.native.dense import fill
 from loaders.native.inflate import hold, inflate_each, memory
 from loaders.native.kernel import scatter
+from loaders.native.lz4 import decode_each
 from loaders.native.matrix import PIECES_PER_TASK, Matrix
 
 HELD_BYTES = 400_000_000  # of compressed chunks, or of cells, held in memory: more than a processor's cache
@@ -51,7 +53,7 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
     for array in arrays:
         chunks = range(0, -(-array.length // array.chunk), step)
         elements += sum(min(array.chunk, array.length - i * array.chunk) for i in chunks)
-        held += _works(array, [array.packed(i) for i in chunks])
+        held += works(array, [array.packed(i) for i in chunks])
 
     def decode(share: Sequence[Callable[[], object]]) -> int:
         for work in share:
@@ -64,15 +66,24 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
     return _rate(decode, shares, seconds) * elements / len(held) / per_cell
 
 
-def _works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
+def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
     """Each decodes some chunks, by what the loader decodes whole ones with."""
-    if not array.inflates:
-        return [partial(array.codec.decode, chunk) for chunk in packed]
+    compiled = array.codec.compiled if array.table else None
     bundles = [packed[i : i + PIECES_PER_TASK] for i in range(0, len(packed), PIECES_PER_TASK)]
-    nothing = np.empty((0, array.whole), np.uint8)
-    return [
-        partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, nothing) for bundle in bundles
-    ]
+    if compiled == DEFLATE:
+        nothing = np.empty((0, array.whole), np.uint8)
+        return [
+            partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, nothing)
+            for bundle in bundles
+        ]
+    room = np.empty((2, array.whole), np.uint8)
+    if compiled == BLOSC and decode_each(*_joined(packed[:1]), *room):
+        return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles]
+    return [partial(array.codec.decode, chunk) for chunk in packed]
+
+
+def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    return np.frombuffer(b"".join(chunks), np.uint8), np.cumsum([0, *map(len, chunks)])
 
 
 def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:

@@ -1,7 +1,7 @@
 """Codecs that decode a chunk without holding Python's lock.
 
-DEFLATE is libdeflate's, the fastest library of those tried (docs/native.md), or of inflate.py, where that is faster.
-Blosc and Zstandard are numcodecs', as zarr's own.
+In the compiled loop DEFLATE is inflate.py's, and LZ4 in Blosc is lz4.py's. Else DEFLATE is libdeflate's, the fastest
+library of those tried (docs/native.md); Blosc and Zstandard are numcodecs', as zarr's own.
 """
 
 import ctypes
@@ -83,12 +83,13 @@ def c_function(library: str | None, name: str) -> int:
         return 0
 
 
+# inflate.py and lz4.py take the lowest byte of a word for the first.
+_decodes = sys.byteorder == "little"
 C_FUNCTIONS = {
     PLAIN: c_function(None, "pread"),
-    # inflate.py takes the lowest byte of a word for the first.
-    DEFLATE: c_function(deflate._deflate.__file__, "libdeflate_zlib_decompress") if sys.byteorder == "little" else 0,
-    BLOSC: c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
+    DEFLATE: _decodes and c_function(deflate._deflate.__file__, "libdeflate_adler32"),
+    BLOSC: _decodes and c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
 }
+"""What the compiled loop calls: to read, for a checksum, and for chunks of Blosc that lz4.py does not know."""
+
 ADVISE = c_function(None, "posix_fadvise")
-ALLOCATE_DECOMPRESSOR = c_function(deflate._deflate.__file__, "libdeflate_alloc_decompressor")
-ADLER32 = c_function(deflate._deflate.__file__, "libdeflate_adler32")

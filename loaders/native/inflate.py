@@ -3,7 +3,8 @@
 Where the indices of genes are compressed, matches of three or four bytes and single bytes follow each other as it
 comes. No processor foretells which is next, and to have guessed wrong takes it longer than to decode what it was. So
 nothing is guessed: a round decodes up to two literals and a match, and a literal that is not there has no bits and no
-bytes. What a round cannot do (codes too long for a table, the end of a block) is done with care, a symbol at a time.
+bytes. Of a match the first 16 bytes are copied at once, or the first 32 where most are long, as values' are. What a
+round cannot do (codes too long for a table, the end of a block) is done with care, a symbol at a time.
 Any number of a stream's first bytes can be had for their share of its time. Measurements: docs/native.md.
 
 The format is that of RFC 1950 and 1951. `begin` gives a stream to one of the slots, `rest` leaves a slot without one,
@@ -38,19 +39,20 @@ from loaders.native.huffman import (
     next_symbol,
     read_codes,
 )
-from loaders.native.words import bits_at, borrowed, load8, load32, load64, shifted, store8, store32, unlikely
+from loaders.native.words import bits_at, borrowed, load8, load64, repeated, shifted, store8, unlikely
 
-BUILT_ON = "ede45f9c37fccc19"  # words.py and huffman.py, as the tests say
+BUILT_ON = "a1e89dabe37f6fb8"  # words.py and huffman.py, as the tests say
 
 SLOTS = 3
 ROUNDS = 64  # between two looks at where the streams are
-IN_SLACK, OUT_SLACK = 2_048, ROUNDS * 260 + 258  # bytes behind a stream and a result: what that may go too far
+IN_SLACK, OUT_SLACK = 2_048, ROUNDS * 260 + 320  # bytes behind a stream and a result: what that may go too far
 GOES_ON, DONE, BAD = 0, 1, 2
 
 # Of a slot, in its row of `state`: the bit in memory that is next and the one where the stream ends; where the next
-# byte goes, where the first went and where the last that is wanted ends; whether more than that may come, and whether
-# the block is the last.
-POSITION, STOP, OUT, FIRST, LAST, IS_HEAD, IS_FINAL, FIELDS = 0, 1, 2, 3, 4, 5, 6, 7
+# byte goes, where the first went and where the last that is wanted ends; whether more than that may come, whether
+# matches are mostly long, and whether the block is the last.
+POSITION, STOP, OUT, FIRST, LAST, IS_HEAD, IS_WIDE, IS_FINAL, FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+PACKS_WELL = 4  # times: of streams that shrink to less than that share, the matches are mostly long
 NEVER = np.iinfo(np.int64).max
 
 
@@ -65,6 +67,7 @@ def begin(state, codes, books, slot, stream, n, out, wanted, is_head):
     state[slot, POSITION], state[slot, STOP] = 8 * stream + 16, 8 * (stream + n)
     state[slot, FIRST] = state[slot, OUT] = out
     state[slot, LAST], state[slot, IS_HEAD] = out + wanted, is_head
+    state[slot, IS_WIDE] = PACKS_WELL * n < wanted
     method, flags = load8(stream), load8(stream + 1)
     if method & 15 != 8 or flags & 32 or (256 * method + flags) % 31:
         return False
@@ -114,6 +117,7 @@ def _rounds(state, codes):
     ahead0, bits0, n0 = _loaded(state[0, POSITION])
     ahead1, bits1, n1 = _loaded(state[1, POSITION])
     ahead2, bits2, n2 = _loaded(state[2, POSITION])
+    wide0, wide1, wide2 = state[0, IS_WIDE] != 0, state[1, IS_WIDE] != 0, state[2, IS_WIDE] != 0
     needy = -1
     while needy < 0 and (
         ahead0 <= (stop0 >> 3) + 8
@@ -127,15 +131,15 @@ def _rounds(state, codes):
             ahead0, bits0, n0, out0 = _literals(codes, 0, ahead0, bits0, n0, out0)
             ahead1, bits1, n1, out1 = _literals(codes, TABLES, ahead1, bits1, n1, out1)
             ahead2, bits2, n2, out2 = _literals(codes, 2 * TABLES, ahead2, bits2, n2, out2)
-            bits0, n0, out0, care = _match(codes, 0, bits0, n0, out0, first0)
+            bits0, n0, out0, care = _match(codes, 0, bits0, n0, out0, first0, wide0)
             if unlikely(care != 0):
                 needy = 0
                 break
-            bits1, n1, out1, care = _match(codes, TABLES, bits1, n1, out1, first1)
+            bits1, n1, out1, care = _match(codes, TABLES, bits1, n1, out1, first1, wide1)
             if unlikely(care != 0):
                 needy = 1
                 break
-            bits2, n2, out2, care = _match(codes, 2 * TABLES, bits2, n2, out2, first2)
+            bits2, n2, out2, care = _match(codes, 2 * TABLES, bits2, n2, out2, first2, wide2)
             if unlikely(care != 0):
                 needy = 2
                 break
@@ -167,25 +171,27 @@ def _literals(codes, tables, ahead, bits, n, out):
 
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
-def _match(codes, tables, bits, n, out, first):
-    """A match, unless what follows is a literal or needs care."""
+def _match(codes, tables, bits, n, out, first, wide):
+    """A match, unless what follows is a literal or needs care. wide: 32 bytes of it are copied at once, not 16."""
     match = np.int64(codes[tables + MATCH + 2 * (bits & MASK)])
     if unlikely(match <= NEEDS_CARE):
         return bits, n, out, match
     behind = shifted(bits, match & 63)
     far = np.int64(codes[tables + DISTANCE + (behind & MASK)])
     distance = (far >> BASE) + shifted(behind & ((1 << (far & 63)) - 1), far >> 8 & 63)
-    source = out - distance
-    if unlikely((far == NOTHING) | (source < first)):
+    if unlikely((far == NOTHING) | (out - distance < first)):
         return bits, n, out, NEEDS_CARE
     length = (match >> BASE) + shifted(bits & ((1 << (match & 63)) - 1), match >> 8 & 63)
-    store32(out, load32(source))
-    store32(out + 4, load32(source + 4))
-    store32(out + 8, load32(source + 8))
-    store32(out + 12, load32(source + 12))
-    if unlikely(length > 16):
-        for k in range(16, length, 4):
-            store32(out + k, load32(source + k))
+    repeated(out, distance)
+    if wide:
+        repeated(out + 16, distance)
+        if unlikely(length > 32):
+            for k in range(32, length, 32):
+                repeated(out + k, distance)
+                repeated(out + k + 16, distance)
+    elif unlikely(length > 16):
+        for k in range(16, length, 16):
+            repeated(out + k, distance)
     return shifted(behind, far & 63), n - match - far, out + length, 0
 
 

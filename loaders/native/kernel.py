@@ -4,21 +4,20 @@ With Python between them, two threads decoded at 1.3 times the rate of one: each
 times, and waited for whoever held it (docs/native.md).
 """
 
-import ctypes
 import os
 import threading
 
 import numba
 import numpy as np
 
-from loaders.native import inflate
-from loaders.native.codecs import ADLER32, ADVISE, ALLOCATE_DECOMPRESSOR, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
+from loaders.native import inflate, lz4
+from loaders.native.codecs import ADVISE, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
 from loaders.native.words import borrowed, call
 
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
-BUILT_ON = "bca6a0db7365cab8"  # words.py, huffman.py and inflate.py, as the tests say
+BUILT_ON = "f580a832a089e78c"  # words.py, huffman.py, inflate.py and lz4.py, as the tests say
 
 _own = threading.local()
 
@@ -32,10 +31,12 @@ def copy_pieces(codec, dtype, pieces, begin, end, target, out) -> np.ndarray:
     packed = _scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
     raw = _scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
     failed = np.zeros(len(pieces.start), bool)
-    _copy_pieces(
-        codec, C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], _decompressor() if codec == DEFLATE else 0, ADLER32,
-        *_inflating(), pieces, begin, end, target, packed, raw, np.empty(0, dtype), out, failed,
-    )  # fmt: skip
+    pread, function, like = C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], np.empty(0, dtype)
+    rest = pieces, begin, end, target, packed, raw, like, out, failed
+    if codec == DEFLATE:
+        _copy_inflated(pread, function, *_inflating(), *rest)
+    else:
+        _copy_decoded(codec, pread, function, *rest)
     return np.flatnonzero(failed)
 
 
@@ -47,15 +48,8 @@ def _scratch(name: str, rows: int, n: int) -> np.ndarray:
     return found
 
 
-def _decompressor() -> int:
-    """libdeflate's working memory, which a thread keeps."""
-    if not hasattr(_own, "decompressor"):
-        _own.decompressor = ctypes.CFUNCTYPE(ctypes.c_void_p)(ALLOCATE_DECOMPRESSOR)()
-    return _own.decompressor
-
-
 def _inflating() -> tuple[np.ndarray, ...]:
-    """That of inflate.py."""
+    """The working memory of inflate.py, which a thread keeps."""
     if not hasattr(_own, "inflating"):
         _own.inflating = inflate.memory()
     return _own.inflating
@@ -87,9 +81,27 @@ def scatter(values, start, begin, end, target, out):
 
 
 @numba.njit(nogil=True, cache=True)
-def _copy_pieces(
-    codec, pread, decode, decompressor, adler32, state, codes, books,
-    pieces, begin, end, target, packed, raw, like, out, failed,
+def _copy_decoded(codec, pread, blosc, pieces, begin, end, target, packed, raw, like, out, failed):
+    packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
+    begin, end, target = borrowed(begin), borrowed(end), borrowed(target)
+    chunk, result = np.int64(packed.ctypes.data), np.int64(raw.ctypes.data)
+    for i in range(len(pieces.fd)):
+        size, wanted = pieces.size[i], pieces.wanted[i]
+        into = result if codec == PLAIN else chunk
+        failed[i] = call(pread, (pieces.fd[i], into, size, pieces.place[i])) != size
+        if codec == BLOSC and not failed[i]:
+            status = lz4.decode(chunk, size, raw[0, :wanted], raw[1])
+            if status == lz4.UNKNOWN:
+                failed[i] = np.int32(call(blosc, (chunk, result, wanted, np.int64(1)))) != wanted
+            else:
+                failed[i] = status == lz4.BAD
+        if not failed[i]:
+            _scatter_piece(pieces, i, raw[0], like, begin, end, target, out)
+
+
+@numba.njit(nogil=True, cache=True)
+def _copy_inflated(
+    pread, adler32, state, codes, books, pieces, begin, end, target, packed, raw, like, out, failed
 ):  # fmt: skip
     state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
     packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
@@ -101,21 +113,11 @@ def _copy_pieces(
             stream, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
             while held[slot] < 0 and coming < len(fds):
                 i, coming = coming, coming + 1
-                if call(pread, (fds[i], result if codec == PLAIN else stream, sizes[i], places[i])) != sizes[i]:
-                    failed[i] = True
-                elif not pieces.at_once[i]:
-                    is_head = wanted[i] < whole[i]
-                    if inflate.begin(state, codes, books, slot, stream, sizes[i], result, wanted[i], is_head):
-                        held[slot] = i
-                    else:
-                        failed[i] = True
-                elif codec == DEFLATE:
-                    status = call(decode, (decompressor, stream, sizes[i], result, wanted[i], np.int64(0)))
-                    failed[i] = np.int32(status) != 0
-                elif codec == BLOSC:
-                    failed[i] = np.int32(call(decode, (stream, result, wanted[i], np.int64(1)))) != wanted[i]
-                if held[slot] < 0 and not failed[i]:
-                    _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
+                failed[i] = call(pread, (fds[i], stream, sizes[i], places[i])) != sizes[i] or not inflate.begin(
+                    state, codes, books, slot, stream, sizes[i], result, wanted[i], wanted[i] < whole[i]
+                )
+                if not failed[i]:
+                    held[slot] = i
             if held[slot] < 0:
                 inflate.rest(state, codes, slot, result)
         if (held < 0).all():
@@ -126,9 +128,8 @@ def _copy_pieces(
         if status == inflate.DONE and wanted[i] == whole[i]:
             found = call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), wanted[i])) & 0xFFFFFFFF
             status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
-        if status == inflate.BAD:
-            failed[i] = True
-        else:
+        failed[i] = status == inflate.BAD
+        if not failed[i]:
             _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
 
 

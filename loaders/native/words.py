@@ -1,5 +1,7 @@
 """What numba has no words for: bytes, words and C functions at an address, and bits of a word."""
 
+import platform
+
 import numba
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -30,6 +32,69 @@ def _store(bits: int):
         return types.void(types.int64, types.int64), generate
 
     return store
+
+
+@intrinsic
+def copied(typing_context, source, target, n):
+    """Copies n bytes from one address to another, which do not overlap."""
+
+    def generate(context, builder, signature, values):
+        source, target = (builder.inttoptr(value, ir.IntType(8).as_pointer()) for value in values[:2])
+        cgutils.raw_memcpy(builder, target, source, values[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+SHUFFLE = {
+    "x86_64": "llvm.x86.ssse3.pshuf.b.128",
+    "AMD64": "llvm.x86.ssse3.pshuf.b.128",
+    "aarch64": "llvm.aarch64.neon.tbl1.v16i8",
+    "arm64": "llvm.aarch64.neon.tbl1.v16i8",
+}.get(platform.machine())
+"""The processor's instruction that puts 16 bytes in any order; None: `repeated` copies them one at a time."""
+
+VECTOR = 16  # bytes
+REPEATS = [[place % max(1, distance) for place in range(VECTOR)] for distance in range(VECTOR + 1)]
+
+
+@intrinsic
+def repeated(typing_context, target, distance):
+    """Writes 16 bytes at an address: what lies before it by a distance, again and again where that is fewer bytes."""
+
+    def generate(context, builder, signature, values):
+        word, byte = ir.IntType(64), ir.IntType(8)
+        target, distance = values
+        if SHUFFLE is None:
+            for place in range(VECTOR):
+                to = builder.add(target, word(place))
+                before = builder.load(builder.inttoptr(builder.sub(to, distance), byte.as_pointer()))
+                builder.store(before, builder.inttoptr(to, byte.as_pointer()))
+            return context.get_dummy_value()
+        vector = ir.VectorType(byte, VECTOR)
+        rows = [ir.Constant(vector, [byte(place) for place in row]) for row in REPEATS]
+        orders = cgutils.global_constant(builder, "repeats", ir.Constant(ir.ArrayType(vector, len(rows)), rows))
+        near = builder.select(builder.icmp_unsigned("<", distance, word(VECTOR)), distance, word(VECTOR))
+        order = builder.load(builder.gep(orders, [word(0), near]))
+        before = builder.load(builder.inttoptr(builder.sub(target, distance), vector.as_pointer()), align=1)
+        kind = ir.FunctionType(vector, [vector, vector])
+        shuffle = cgutils.get_or_insert_function(builder.module, kind, SHUFFLE)
+        builder.store(builder.call(shuffle, [before, order]), builder.inttoptr(target, vector.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def filled(typing_context, target, n, byte):
+    """Makes n bytes from an address on all the same."""
+
+    def generate(context, builder, signature, values):
+        target = builder.inttoptr(values[0], ir.IntType(8).as_pointer())
+        cgutils.memset(builder, target, values[1], builder.trunc(values[2], ir.IntType(8)))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic
@@ -77,8 +142,8 @@ def unlikely(typing_context, condition):
     return types.boolean(types.boolean), generate
 
 
-load8, load32, load64 = _load(8), _load(32), _load(64)
-store8, store32, store64 = _store(8), _store(32), _store(64)
+load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
+store8, store64 = _store(8), _store(64)
 
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
