@@ -39,7 +39,7 @@ from loaders.native.huffman import (
     next_symbol,
     read_codes,
 )
-from loaders.native.words import bits_at, borrowed, load8, load64, repeated, shifted, store8, unlikely
+from loaders.native.words import bits_at, borrowed, load8, repeated, shifted, store8, unlikely
 
 BUILT_ON = "a1e89dabe37f6fb8"  # words.py and huffman.py, as the tests say
 
@@ -114,73 +114,58 @@ def _rounds(state, codes):
     stop0, out0, first0, last0 = state[0, STOP], state[0, OUT], state[0, FIRST], state[0, LAST]
     stop1, out1, first1, last1 = state[1, STOP], state[1, OUT], state[1, FIRST], state[1, LAST]
     stop2, out2, first2, last2 = state[2, STOP], state[2, OUT], state[2, FIRST], state[2, LAST]
-    ahead0, bits0, n0 = _loaded(state[0, POSITION])
-    ahead1, bits1, n1 = _loaded(state[1, POSITION])
-    ahead2, bits2, n2 = _loaded(state[2, POSITION])
+    at0, at1, at2 = state[0, POSITION], state[1, POSITION], state[2, POSITION]
     wide0, wide1, wide2 = state[0, IS_WIDE] != 0, state[1, IS_WIDE] != 0, state[2, IS_WIDE] != 0
     needy = -1
     while needy < 0 and (
-        ahead0 <= (stop0 >> 3) + 8
-        and ahead1 <= (stop1 >> 3) + 8
-        and ahead2 <= (stop2 >> 3) + 8
-        and out0 <= last0
-        and out1 <= last1
-        and out2 <= last2
+        at0 <= stop0 and at1 <= stop1 and at2 <= stop2 and out0 <= last0 and out1 <= last1 and out2 <= last2
     ):
         for _ in range(ROUNDS):
-            ahead0, bits0, n0, out0 = _literals(codes, 0, ahead0, bits0, n0, out0)
-            ahead1, bits1, n1, out1 = _literals(codes, TABLES, ahead1, bits1, n1, out1)
-            ahead2, bits2, n2, out2 = _literals(codes, 2 * TABLES, ahead2, bits2, n2, out2)
-            bits0, n0, out0, care = _match(codes, 0, bits0, n0, out0, first0, wide0)
+            at0, bits0, out0 = _literals(codes, 0, at0, out0)
+            at1, bits1, out1 = _literals(codes, TABLES, at1, out1)
+            at2, bits2, out2 = _literals(codes, 2 * TABLES, at2, out2)
+            at0, out0, care = _match(codes, 0, at0, bits0, out0, first0, wide0)
             if unlikely(care != 0):
                 needy = 0
                 break
-            bits1, n1, out1, care = _match(codes, TABLES, bits1, n1, out1, first1, wide1)
+            at1, out1, care = _match(codes, TABLES, at1, bits1, out1, first1, wide1)
             if unlikely(care != 0):
                 needy = 1
                 break
-            bits2, n2, out2, care = _match(codes, 2 * TABLES, bits2, n2, out2, first2, wide2)
+            at2, out2, care = _match(codes, 2 * TABLES, at2, bits2, out2, first2, wide2)
             if unlikely(care != 0):
                 needy = 2
                 break
-    state[0, POSITION], state[0, OUT] = 8 * ahead0 - (n0 & 63), out0
-    state[1, POSITION], state[1, OUT] = 8 * ahead1 - (n1 & 63), out1
-    state[2, POSITION], state[2, OUT] = 8 * ahead2 - (n2 & 63), out2
+    state[0, POSITION], state[0, OUT] = at0, out0
+    state[1, POSITION], state[1, OUT] = at1, out1
+    state[2, POSITION], state[2, OUT] = at2, out2
     return needy
 
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
-def _loaded(position):
-    """The byte to load from next, the bits before it that have not been taken, and how many they are."""
-    return (position >> 3) + 7, bits_at(position), 56 - (position & 7)
-
-
-@numba.njit(nogil=True, cache=True, forceinline=True)
-def _literals(codes, tables, ahead, bits, n, out):
+def _literals(codes, tables, at, out):
     """Up to two literals."""
-    bits |= load64(ahead) << (n & 63)
-    ahead += 7 - (n >> 3 & 7)
-    n |= 56
+    bits = bits_at(at)
     literal = np.int64(codes[tables + LITERAL + 2 * (bits & MASK)])
     store8(out, literal >> 8)
     bits = shifted(bits, literal & 63)
     second = np.int64(codes[tables + LITERAL + 2 * (bits & MASK)])
     store8(out + (literal >> 24), second >> 8)
     literal += second
-    return ahead, shifted(bits, second & 63), n - literal, out + (literal >> 24)
+    return at + (literal & 255), shifted(bits, second & 63), out + (literal >> 24)
 
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
-def _match(codes, tables, bits, n, out, first, wide):
+def _match(codes, tables, at, bits, out, first, wide):
     """A match, unless what follows is a literal or needs care. wide: 32 bytes of it are copied at once, not 16."""
     match = np.int64(codes[tables + MATCH + 2 * (bits & MASK)])
     if unlikely(match <= NEEDS_CARE):
-        return bits, n, out, match
+        return at, out, match
     behind = shifted(bits, match & 63)
     far = np.int64(codes[tables + DISTANCE + (behind & MASK)])
     distance = (far >> BASE) + shifted(behind & ((1 << (far & 63)) - 1), far >> 8 & 63)
     if unlikely((far == NOTHING) | (out - distance < first)):
-        return bits, n, out, NEEDS_CARE
+        return at, out, NEEDS_CARE
     length = (match >> BASE) + shifted(bits & ((1 << (match & 63)) - 1), match >> 8 & 63)
     repeated(out, distance)
     if wide:
@@ -192,7 +177,7 @@ def _match(codes, tables, bits, n, out, first, wide):
     elif unlikely(length > 16):
         for k in range(16, length, 16):
             repeated(out + k, distance)
-    return shifted(behind, far & 63), n - match - far, out + length, 0
+    return at + (match & 255) + (far & 255), out + length, 0
 
 
 @numba.njit(nogil=True, cache=True)
