@@ -21,7 +21,7 @@ DECODED = """\
         i = held[slot]
         held[slot] = -1
 """
-# Every other chunk of indices is inflated twice, which makes a cell some 1.3 times as dear.
+# Every other chunk is inflated twice, which makes a cell some 1.4 times as dear.
 DECODED_TWICE = """\
         i = held[slot]
         if i % 2 and not failed[i]:
