@@ -75,6 +75,12 @@ ZARR = [
     {"zarr_format": 2},
     {"zarr_format": 3},
     {"zarr_format": 3, "chunks": (64,), "shards": (640,), "compressors": BloscCodec(cname="lz4", shuffle="shuffle")},
+    {
+        "zarr_format": 3,
+        "chunks": (64,),
+        "shards": (640,),
+        "compressors": BloscCodec(cname="zstd", shuffle="bitshuffle"),
+    },
     {"zarr_format": 3, "chunks": (64,), "shards": (128,), "compressors": None},
     {"zarr_format": 3, "chunks": (64,), "shards": {"shape": (128,), "index_location": "start"}},
     {"zarr_format": 3, "chunks": (64,), "compressors": GzipCodec()},
