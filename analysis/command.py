@@ -15,7 +15,9 @@ def run(doc: str, table: Callable[..., str], *, of_a_dataset: bool = True) -> No
         description=doc,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("records", type=_existing, help="what was measured, of a machine's folder in results/")
+    parser.add_argument(
+        "records", type=_existing, help="what was measured: a file of a machine's folder in results/, or the folder"
+    )
     if of_a_dataset:
         parser.add_argument("dataset", nargs="?", default="tahoe-mini", help="(default: %(default)s)")
     try:

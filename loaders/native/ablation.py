@@ -12,7 +12,7 @@ packed as annbatch packs them.
 import sys
 import time
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -127,17 +127,21 @@ def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
             off = rate(dataset, **way.setting | {"aligned": way.aligned}, cold=way.cold)
         rates.append((off, rate(dataset, **way.setting, cold=way.cold)))
     off, with_it = np.median(rates, axis=0)
-    ratios = sorted(b / a for a, b in rates)
-    say(f"| {name} | {off:,.0f} | {with_it:,.0f} | {np.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |")
+    say(f"| {name} | {off:,.0f} | {with_it:,.0f} | {times(b / a for a, b in rates)} |")
+
+
+def times(ratios: Iterable[float]) -> str:
+    """Their median and their range."""
+    least, *_, most = ordered = sorted(ratios)
+    return f"{np.median(ordered):.2f} ({least:.2f} to {most:.2f})"
 
 
 def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[bytes]]:
     """Some of an array's elements as annbatch writes them, and the chunks."""
     elements = np.concatenate([array.codec.decode(array.packed(i)) for i in range(CHUNKS)]).astype(dtype)
     pack = numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE).encode
-    packed = [
-        bytes(pack(chunk)) for chunk in elements[: len(elements) // ZARR_CHUNK * ZARR_CHUNK].reshape(-1, ZARR_CHUNK)
-    ]
+    whole = len(elements) // ZARR_CHUNK * ZARR_CHUNK
+    packed = [bytes(pack(chunk)) for chunk in elements[:whole].reshape(-1, ZARR_CHUNK)]
     return arrays.Chunked("", len(elements), ZARR_CHUNK, codecs.blosc(elements.dtype), array.table), packed
 
 
@@ -151,14 +155,16 @@ def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
         ("Blosc's LZ4, indices of 16 bits", *chunked(indices, np.uint16)),
         ("Blosc's LZ4, values", *chunked(data, np.float32)),
     ):
-        taken = []
-        for _ in range(REPEATS):
-            for each in ([partial(array.codec.decode, chunk) for chunk in packed], ceiling.works(array, packed)):
-                taken.append(min(timeit.repeat(lambda each=each: [work() for work in each], number=1, repeat=5)))
-        library, own = 1e6 / len(packed) * np.median(np.reshape(taken, (REPEATS, 2)), axis=0)
-        ratios = sorted(a / b for a, b in np.reshape(taken, (REPEATS, 2)))
-        say(f"| {name} | {library:.0f} | {own:.0f} | {np.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}) |")
+        ways = [partial(array.codec.decode, chunk) for chunk in packed], ceiling.works(array, packed)
+        taken = [[_quickest(works) for works in ways] for _ in range(REPEATS)]
+        library, own = 1e6 / len(packed) * np.median(taken, axis=0)
+        say(f"| {name} | {library:.0f} | {own:.0f} | {times(a / b for a, b in taken)} |")
     source.close()
+
+
+def _quickest(works: Sequence[Callable[[], object]]) -> float:
+    """Seconds that all of them take, at their best of five times."""
+    return min(timeit.repeat(lambda: [work() for work in works], number=1, repeat=5))
 
 
 def main() -> None:

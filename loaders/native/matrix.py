@@ -92,7 +92,6 @@ class Matrix:
         close: Callable[[], None],
     ) -> None:
         self.parts, self.n_genes, self.output = parts, n_genes, output
-        self.indices, self.data = [part.indices for part in parts], [part.data for part in parts]
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
         self.threads = threads or available_cores()
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode", initializer=_give_way)
@@ -150,7 +149,10 @@ class Matrix:
         found = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
         copies = [
             copied
-            for arrays, out in ((self.indices, found.indices), (self.data, found.data))
+            for arrays, out in (
+                ([part.indices for part in self.parts], found.indices),
+                ([part.data for part in self.parts], found.data),
+            )
             for copied in of_rows(arrays, cuts, begin, end, target, out)
         ]
         n_pieces = sum(len(each.of) for each in copies)
