@@ -174,11 +174,11 @@ def test_this_machine_has_the_compiled_loop() -> None:
 
 
 @settings(max_examples=60)
-@given(data=st.data(), n=st.integers(1, 40), genes=st.integers(1, 30), chunk=st.integers(1, 50))
+@given(data=st.data(), n=st.integers(1, 40), genes=st.integers(1, 200), chunk=st.integers(1, 500))
 def test_any_matrix_is_read_as_anndata_reads_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, n: int, genes: int, chunk: int
 ) -> None:
-    """Cells with no counts, cells with all, chunks shorter than a cell and longer than the file."""
+    """Cells with no counts, cells with all, of less than a cache line and many; chunks from one count to the file."""
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     share = rng.choice([0, 0.2, 1], (n, 1))
     x = sp.csr_matrix(((rng.random((n, genes)) < share) * rng.random((n, genes))).astype(np.float32))

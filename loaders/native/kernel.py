@@ -12,12 +12,12 @@ import numpy as np
 
 from loaders.native import inflate, lz4
 from loaders.native.codecs import ADVISE, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
-from loaders.native.words import borrowed, call
+from loaders.native.words import LINE, borrowed, call, copied, streamed
 
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
-BUILT_ON = "d1c9e16fc4b63782"  # words.py, huffman.py, inflate.py and lz4.py, as the tests say
+BUILT_ON = "54f61382afafee83"  # words.py, huffman.py, inflate.py and lz4.py, as the tests say
 
 _own = threading.local()
 
@@ -73,11 +73,30 @@ def scatter(values, start, begin, end, target, out):
     stop = start + len(values)
     for row in range(len(begin)):
         a, b = max(begin[row], start), min(end[row], stop)
-        if a < b:
+        if a >= b:
+            continue
+        place, first, n = a + target[row] - begin[row], a - start, b - a
+        if values.dtype == out.dtype:
+            _stream(values[first:].ctypes.data, out[place:].ctypes.data, n * out.itemsize)
+        else:
             # Unsigned, so that no index is looked at for being negative and the loop becomes vector code.
-            place, first, n = np.uint64(a + target[row] - begin[row]), np.uint64(a - start), np.uint64(b - a)
-            for k in range(n):
-                out[place + k] = values[first + k]
+            to, at = np.uint64(place), np.uint64(first)
+            for k in range(np.uint64(n)):
+                out[to + k] = values[at + k]
+
+
+@numba.njit(nogil=True, cache=True)
+def _stream(source, target, n):
+    """Copies n bytes past the caches: what is written in them is first read from memory, and nobody reads it soon.
+
+    Such stores wait for no order; Python's lock, which comes before another thread looks, waits for them.
+    """
+    head = min(-target % LINE, n)
+    tail = head + (n - head) // LINE * LINE
+    copied(source, target, head)
+    for k in range(head, tail, LINE):
+        streamed(source + k, target + k)
+    copied(source + tail, target + tail, n - tail)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from loaders.native.words import copied, filled, load8, load16, load32, load64, repeated, store8, store64, unlikely
 
-BUILT_ON = "80ac7df5b662c69b"  # words.py, as the tests say
+BUILT_ON = "622a1b44bff71325"  # words.py, as the tests say
 
 DONE, BAD, UNKNOWN, GOES_ON, NEEDS_CARE = 0, 1, 2, 3, 4
 

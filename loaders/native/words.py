@@ -7,6 +7,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+LINE = 64  # bytes of memory that a processor's cache holds or does not
+
 
 def _load(bits: int):
     @intrinsic
@@ -44,6 +46,20 @@ def copied(typing_context, source, target, n):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def streamed(typing_context, source, target):
+    """Copies LINE bytes to an address that LINE divides, past the processor's caches."""
+
+    def generate(context, builder, signature, values):
+        line = ir.VectorType(ir.IntType(8), LINE).as_pointer()
+        source, target = (builder.inttoptr(value, line) for value in values)
+        stored = builder.store(builder.load(source, align=1), target, align=LINE)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
 
 
 SHUFFLE = {
