@@ -9,15 +9,18 @@ may use take part; `taskset -c 0` leaves it one. `python -m harness ceiling` mea
 
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from harness.host import available_cores
 from loaders.native.arrays import Chunked
-from loaders.native.codecs import BLOSC, DEFLATE
+from loaders.native.codecs import BLOSC, DEFLATE, Codec
 from loaders.native.dense import fill
 from loaders.native.inflate import hold, inflate_each, memory
 from loaders.native.kernel import scatter
@@ -27,8 +30,8 @@ from loaders.native.matrix import PIECES_PER_TASK, Matrix
 HELD_BYTES = 400_000_000  # of compressed chunks, or of cells, held in memory: more than a processor's cache
 BATCH = 64  # cells
 VALUE_BYTES = 4
-SECONDS = 4.0
-REPEATS = 3
+SECONDS = 2.0
+REPEATS = 7
 SETTING = {"block_size": 512, "fetch_factor": 256, "aligned": True, "output": "csr"}
 
 
@@ -49,37 +52,46 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
         return None
     n_chunks = sum(-(-array.length // array.chunk) for array in arrays)
     step = max(1, round(n_chunks * _piece_bytes(source) / HELD_BYTES))
-    held, elements = [], 0
+    held = deque[tuple[int, Callable[[], object]]]()
     for array in arrays:
         chunks = range(0, -(-array.length // array.chunk), step)
-        elements += sum(min(array.chunk, array.length - i * array.chunk) for i in chunks)
-        held += works(array, [array.packed(i) for i in chunks])
+        elements = [min(array.chunk, array.length - i * array.chunk) for i in chunks]
+        held.extend(zip(map(sum, bundles(elements)), works(array, [array.packed(i) for i in chunks]), strict=True))
 
-    def decode(share: Sequence[Callable[[], object]]) -> int:
-        for work in share:
-            work()
-        return len(share)
+    def decode() -> int:
+        n, work = held.popleft()  # so that no other thread has it, nor its memory
+        work()
+        held.append((n, work))
+        return n
 
-    shares = [held[core :: source.threads] for core in range(source.threads)]
     # Each cell's values and indices: two elements for each of its counts.
     per_cell = 2 * _nnz(source) / len(source)
-    return _rate(decode, shares, seconds) * elements / len(held) / per_cell
+    return _rate([decode] * min(source.threads, len(held)), seconds) / per_cell
+
+
+def bundles(chunks: list[Any]) -> list[list[Any]]:
+    """As many as one task of the loader's takes."""
+    return [chunks[i : i + PIECES_PER_TASK] for i in range(0, len(chunks), PIECES_PER_TASK)]
 
 
 def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
-    """Each decodes some chunks, by what the loader decodes whole ones with."""
+    """Each decodes one of the `bundles`, by what the loader decodes whole chunks with."""
     compiled = array.codec.compiled if array.table else None
-    bundles = [packed[i : i + PIECES_PER_TASK] for i in range(0, len(packed), PIECES_PER_TASK)]
     if compiled == DEFLATE:
         nothing = np.empty((0, array.whole), np.uint8)
         return [
             partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, nothing)
-            for bundle in bundles
+            for bundle in bundles(packed)
         ]
     room = np.empty((2, array.whole), np.uint8)
     if compiled == BLOSC and decode_each(*_joined(packed[:1]), *room):
-        return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles]
-    return [partial(array.codec.decode, chunk) for chunk in packed]
+        return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles(packed)]
+    return [partial(_decode_alone, array.codec, bundle) for bundle in bundles(packed)]
+
+
+def _decode_alone(codec: Codec, packed: list[bytes]) -> None:
+    for chunk in packed:
+        codec.decode(chunk)
 
 
 def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +112,8 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
         return len(rows)
 
     def densify(share: tuple) -> int:
-        first, stop, x = share
+        first, stop = share
+        x = np.empty((BATCH, source.n_genes), np.float32)
         for start in range(first, stop, BATCH):
             batch = cells.cut(start, min(start + BATCH, stop))
             fill(*batch, x[: len(batch.indptr) - 1])
@@ -112,26 +125,24 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
             edges = np.cumsum([0, *(end - begin)[rows]])
             memory = (np.empty(edges[-1], part.dtype) for part in (cells.data, cells.indices))
             shares.append((rows, edges[:-1], *memory))
-        return _rate(copy, shares, seconds)
+        return _rate([partial(copy, share) for share in shares], seconds)
     cuts = np.linspace(0, n, source.threads + 1).astype(int)
-    memory = [np.empty((BATCH, source.n_genes), np.float32) for _ in orders]
-    return _rate(densify, list(zip(cuts, cuts[1:], memory, strict=False)), seconds)
+    return _rate([partial(densify, share) for share in pairwise(cuts)], seconds)
 
 
-def _rate(work: Callable[[object], int], shares: Sequence[object], seconds: float) -> float:
-    """What is done in a second, by a thread a share, each of which is worked off again and again for so long."""
+def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
+    """What they say to have done, in a second; each has a thread, and is called again and again for so long."""
 
-    def again(share: object, stop: float) -> int:
-        done = work(share)
-        while time.perf_counter() < stop:
-            done += work(share)
-        return done
+    def again(work: Callable[[], int], start: float) -> float:
+        done, now = 0, start
+        while now < start + seconds:
+            done += work()
+            now = time.perf_counter()
+        return done / (now - start)
 
-    with ThreadPoolExecutor(len(shares)) as pool:
-        list(pool.map(work, shares))  # compiles, and brings the memory in
-        start = time.perf_counter()
-        done = sum(pool.map(again, shares, [start + seconds] * len(shares)))
-        return done / (time.perf_counter() - start)
+    with ThreadPoolExecutor(len(workers)) as pool:
+        list(pool.map(lambda work: work(), workers))  # compiles, and brings the memory in
+        return sum(pool.map(again, workers, [time.perf_counter()] * len(workers)))
 
 
 def _nnz(source: Matrix) -> int:
