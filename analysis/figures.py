@@ -1,5 +1,6 @@
 """Pictures: each a function from a frame to a figure and the numbers it shows."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,7 +115,7 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
     values = np.concatenate([grid.to_numpy().ravel() for grid in panels.values()])
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
-    rows, columns = next(iter(panels.values())).shape
+    rows, columns = np.max([grid.shape for grid in panels.values()], axis=0)
     figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.8), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for ax, (name, grid) in zip(axes, panels.items(), strict=True):
@@ -128,12 +129,16 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
 
 
 def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
-    """`value` over block size and fetch factor of each loader, output and number of workers that was measured at two
-    settings or more of each, and of what scDataset published at these settings."""
+    """`value` over block size and fetch factor of each loader, output and number of workers and cores that was measured
+    at two settings or more of each, and of what scDataset published at these settings."""
     random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
+    kinds = ["loader", "output", "workers", "cores"]
+    cores_differ = random["cores"].nunique() > 1
     panels = {
-        f"{loader}, {output}" + (f", {workers} workers" if workers else ""): _over_both(panel, value)
-        for (loader, output, workers), panel in random.groupby(["loader", "output", "workers"], sort=True)
+        f"{loader}, {output}"
+        + (f", {workers} workers" if workers else "")
+        + (f", cores {cores:.0f}" if cores_differ and not np.isnan(cores) else ""): _over_both(panel, value)
+        for (loader, output, workers, cores), panel in random.groupby(kinds, sort=True, dropna=False)
         if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
     }
     if not panels:
@@ -163,18 +168,20 @@ def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
         return None
     figure = Figure(figsize=(2.7 * len(panels) + 0.8, 3.4), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    factors = sorted({factor for grid in panels.values() for factor in grid.columns})
+    colours = dict(zip(factors, cycle(RISING), strict=False))
     for ax, (name, grid) in zip(axes, panels.items(), strict=True):
         filled = None if "published" not in name else "none"
-        for colour, factor in zip(RISING, grid.columns, strict=False):
-            label = f"f = {factor:.0f}"
-            ax.plot(grid.index, grid[factor], "o-", color=colour, mfc=filled or colour, ms=4, lw=1, label=label)
+        for factor in grid.columns:
+            colour = colours[factor]
+            ax.plot(grid.index, grid[factor], "o-", color=colour, mfc=filled or colour, ms=4, lw=1)
         ax.set(xscale="log", yscale="log", xlabel="block size, cells")
         ax.set_title(name.replace(", as", ",\nas"), fontsize=8)
         ax.set_xticks(grid.index, [f"{b:.0f}" for b in grid.index])
         ax.minorticks_off()
     figure.axes[0].set_ylabel("cells/s")
-    handles, texts = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, texts, loc="outside lower center", ncols=7, frameon=False, fontsize=7)
+    handles = [Line2D([], [], color=colours[f], marker="o", ms=4, lw=1, label=f"f = {f:.0f}") for f in factors]
+    figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False, fontsize=7)
     figure.suptitle(f"Throughput on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
     return Drawn(figure, _long(panels, "cells_per_s"))
 
