@@ -115,7 +115,15 @@ def test_status_tells_what_is_there_and_what_is_doubtful(finished: tuple[Path, s
 
 def start(folder: Path, dataset: Path) -> subprocess.Popen[str]:
     command = as_a_user("bench", "--dataset", dataset, "--grid", "smoke", "--loaders", "native")
-    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell has ignored it for what it runs in the background, the tests too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 def wait_for_lines(folder: Path, count: int) -> None:
