@@ -14,6 +14,7 @@ import pytest
 from harness import catalogue
 from harness.condition import Condition
 from harness.dataset import Dataset
+from loaders.native import BlockLoader, Streaming, open_h5ad
 from loaders.native.adapters import Native
 from loaders.native.memory import KEPT, Memory
 from tests import tiny
@@ -25,14 +26,7 @@ CONDITION = Condition(dataset="tiny", loader="native", batch_size=16, knobs=(("b
 @pytest.mark.parametrize("damage", ["flipped", "zeroed"])
 def test_a_damaged_chunk_is_named(tmp_path: Path, array: str, damage: str) -> None:
     folder = tiny.write(tmp_path / "set")
-    path = folder / "part3.h5ad"
-    with h5py.File(path) as file:
-        chunk = file["X"][array].id.get_chunk_info(0)
-    with path.open("r+b") as file:
-        file.seek(chunk.byte_offset + chunk.size // 2)
-        old = file.read(16)
-        file.seek(-16, 1)
-        file.write(bytes(255 - b for b in old) if damage == "flipped" else bytes(16))
+    _damage(folder / "part3.h5ad", array, damage)
     dataset = catalogue.load(str(folder))
     before = set(threading.enumerate())
     loader = Native.open(dataset, Path(), CONDITION, rows=True)
@@ -40,6 +34,30 @@ def test_a_damaged_chunk_is_named(tmp_path: Path, array: str, damage: str) -> No
         list(loader.epoch(0))
     loader.close()
     assert set(threading.enumerate()) <= before
+
+
+def _damage(path: Path, array: str, damage: str) -> None:
+    """Writes over the middle of the array's first chunk."""
+    with h5py.File(path) as file:
+        chunk = file["X"][array].id.get_chunk_info(0)
+    with path.open("r+b") as file:
+        file.seek(chunk.byte_offset + chunk.size // 2)
+        old = file.read(16)
+        file.seek(-16, 1)
+        file.write(bytes(255 - b for b in old) if damage == "flipped" else bytes(16))
+
+
+def test_the_first_batch_does_not_wait_for_the_rest_of_its_fetch(tmp_path: Path) -> None:
+    folder = tiny.write(tmp_path / "set")
+    _damage(folder / "part3.h5ad", "data", "flipped")
+    matrix = open_h5ad(catalogue.load(str(folder)).paths)
+    batches = iter(BlockLoader(matrix, sampler=Streaming(), batch_size=16, fetch_factor=64))  # one fetch, of all cells
+    first = next(batches)
+    np.testing.assert_array_equal(first.rows, np.arange(16))
+    np.testing.assert_array_equal(first.x.toarray(), tiny.truth()[:16])
+    with pytest.raises(OSError, match="data, chunk 0"):
+        next(batches)
+    matrix.close()
 
 
 def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dataset) -> None:

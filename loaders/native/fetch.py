@@ -1,4 +1,4 @@
-"""The pipeline: the next fetch is read while this one is consumed."""
+"""The pipeline: the next fetch is read while this one is consumed, the first batch of all before its fetch."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -23,3 +23,18 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
     finally:
         if coming:
             coming[2].cancel()
+
+
+def first_batch_alone(fetches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The same (row ids, cuts), the first of them in two: its first batch, for which a consumer waits, and the rest.
+
+    Its chunks are decoded once more for the rest: one or two each of its rows and arrays. In return a consumer's first
+    step, which takes long, does not wait for thousands of cells.
+    """
+    fetches = iter(fetches)
+    for rows, cuts in fetches:
+        yield rows[: cuts[1]], cuts[:2]
+        if len(cuts) > 2:
+            yield rows[cuts[1] :], cuts[1:] - cuts[1]
+        break
+    yield from fetches

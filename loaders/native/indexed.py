@@ -27,6 +27,8 @@ class Indexed:
     batch_transform(batch): nothing is done. What it returns is the minibatch's `x`.
     """
 
+    any_rows = False
+
     def __init__(
         self,
         collection: Any,

@@ -6,14 +6,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from loaders.native.division import Share, turn_of
-from loaders.native.fetch import read_ahead
+from loaders.native.fetch import first_batch_alone, read_ahead
 from loaders.native.matrix import Gathering
 from loaders.native.samplers import BlockShuffling, Sampler
 from loaders.native.sampling import Subset
 
 
 class Source(Protocol):
-    """Where rows come from: a `Matrix`, or an `Indexed` collection."""
+    """Where rows come from: a `Matrix`, or an `Indexed` collection.
+
+    any_rows: whether a few rows of a fetch are soon read, so that its first batch may be read before the rest.
+    """
+
+    any_rows: bool
 
     def __len__(self) -> int: ...
 
@@ -70,6 +75,7 @@ class BlockLoader:
         self.share = {"rank": rank, "ranks": ranks, "workers": workers, "drop_last": drop_last}
         self.worker = worker
         self.epoch_index, self.delivered = 0, 0
+        self.begun = False
         self.drawn: tuple[int, list[Share]] | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
@@ -87,7 +93,11 @@ class BlockLoader:
         shares = self._shares(index)
         given, turn = turn_of([len(share) for share in shares], delivered)
         mine = (self.worker + turn) % len(shares)  # the first of them gives what comes next
-        for rows, cuts, fetched in read_ahead(self.source, shares[mine].fetches(given[mine])):
+        fetches = shares[mine].fetches(given[mine])
+        if self.source.any_rows and not self.begun:
+            fetches = first_batch_alone(fetches)
+        self.begun = True
+        for rows, cuts, fetched in read_ahead(self.source, fetches):
             cuts = cuts.tolist()
             for x, start, stop in zip(self.source.batches(fetched, cuts), cuts, cuts[1:], strict=False):
                 ids = rows[start:stop]

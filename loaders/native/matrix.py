@@ -82,6 +82,8 @@ class Matrix:
     Memory: 8 bytes a row and 16 bytes a chunk.
     """
 
+    any_rows = True
+
     def __init__(
         self,
         parts: Sequence[Part],
