@@ -9,6 +9,7 @@ Then what our own decoders take for chunks in memory, and what the libraries do:
 packed as annbatch packs them.
 """
 
+import os
 import sys
 import time
 import timeit
@@ -28,6 +29,7 @@ from harness.condition import Timing
 from harness.dataset import Dataset
 from harness.measure import measure, touch
 from loaders.native import BlockLoader, BlockShuffling, arrays, ceiling, codecs, kernel, matrix, open_h5ad
+from loaders.native.copies import Copies
 
 TIMING = Timing(warmup_s=2, measure_s=3)  # the first buffers take a second to come
 REPEATS = 3
@@ -58,6 +60,13 @@ def _add(data, indices, indptr, x):
             x[row, np.uint32(indices[k])] += data[k]
 
 
+def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
+    """Tasks of which each takes an equal share of all arrays, so that it reads both of the same rows."""
+    n = -(-sum(len(each.of) for each in copies) // size)
+    for k in range(n):
+        yield [each.cut(slice(len(each.of) * k // n, len(each.of) * (k + 1) // n)) for each in copies]
+
+
 def _whole(array: arrays.Chunked, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
     return np.full(len(start), array.whole)
 
@@ -76,6 +85,7 @@ WAYS = {
     "only the head of a chunk whose tail is not wanted": Way({(arrays, "_bytes"): _whole}),
     "a compiled loop over chunks": Way({(codecs, "C_FUNCTIONS"): {}}),
     "tasks of 128 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
+    "indices and then values, not both in one task": Way({(matrix, "tasks"): _both}),
     "buffers used again": Way({(matrix, "Memory"): Fresh}),
     "buffers used again, blocks of 512, fetches of 16,384 cells": Way(
         {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
@@ -87,6 +97,23 @@ WAYS = {
         {(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
     ),
     "the disk told of what comes next, from a cold cache": Way({(kernel, "ADVISE"): 0}, cold=True),
+    "no O_DIRECT, from a cold cache": Way(
+        {(kernel, "ADVISE"): 0, (kernel, "PAGE"): 4096, (arrays, "FLAGS"): os.O_DIRECT}, cold=True
+    ),
+    "no O_DIRECT with eight threads, from a cold cache": Way(
+        {
+            (kernel, "ADVISE"): 0,
+            (kernel, "PAGE"): 4096,
+            (arrays, "FLAGS"): os.O_DIRECT,
+            (matrix, "available_cores"): lambda: 8,
+        },
+        cold=True,
+    ),
+    "no O_DIRECT, blocks of 512, fetches of 16,384 cells, from a cold cache": Way(
+        {(kernel, "ADVISE"): 0, (kernel, "PAGE"): 4096, (arrays, "FLAGS"): os.O_DIRECT},
+        cold=True,
+        setting=SETTING | {"block_size": 512, "fetch_factor": 256},
+    ),
     "the disk told of what comes next, in the page cache": Way({(kernel, "ADVISE"): 0}),
 }
 
