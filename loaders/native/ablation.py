@@ -9,7 +9,6 @@ Then what our own decoders take for chunks in memory, and what the libraries do:
 packed as annbatch packs them.
 """
 
-import os
 import sys
 import time
 import timeit
@@ -97,23 +96,6 @@ WAYS = {
         {(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
     ),
     "the disk told of what comes next, from a cold cache": Way({(kernel, "ADVISE"): 0}, cold=True),
-    "no O_DIRECT, from a cold cache": Way(
-        {(kernel, "ADVISE"): 0, (kernel, "PAGE"): 4096, (arrays, "FLAGS"): os.O_DIRECT}, cold=True
-    ),
-    "no O_DIRECT with eight threads, from a cold cache": Way(
-        {
-            (kernel, "ADVISE"): 0,
-            (kernel, "PAGE"): 4096,
-            (arrays, "FLAGS"): os.O_DIRECT,
-            (matrix, "available_cores"): lambda: 8,
-        },
-        cold=True,
-    ),
-    "no O_DIRECT, blocks of 512, fetches of 16,384 cells, from a cold cache": Way(
-        {(kernel, "ADVISE"): 0, (kernel, "PAGE"): 4096, (arrays, "FLAGS"): os.O_DIRECT},
-        cold=True,
-        setting=SETTING | {"block_size": 512, "fetch_factor": 256},
-    ),
     "the disk told of what comes next, in the page cache": Way({(kernel, "ADVISE"): 0}),
 }
 

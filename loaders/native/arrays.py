@@ -4,7 +4,6 @@ A piece is a range of elements that is read at once, with the rows that take par
 by chunks, from each chunk's start to the last element wanted of it; plain ones by runs of rows that lie together.
 """
 
-import mmap
 import os
 import warnings
 from collections.abc import Callable
@@ -19,7 +18,6 @@ from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
 
 HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
 NEAR = 8_192  # elements that are cheaper to read over than to skip
-FLAGS = 0
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
 THROUGH_SLICE = 65_536  # elements read at a time through a library from an array without chunks
 
@@ -29,7 +27,7 @@ def open_file(path: Path | str, opened: ExitStack) -> int:
 
     The system is told so, or it reads on behind every piece: up to megabytes, as some disks are set up.
     """
-    fd = os.open(path, os.O_RDONLY | FLAGS)
+    fd = os.open(path, os.O_RDONLY)
     opened.callback(os.close, fd)
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -74,14 +72,7 @@ class Table(NamedTuple):
     size: np.ndarray
 
     def packed(self, i: int) -> bytes:
-        fd, size, place = self.fds[i // self.per_file], int(self.size[i]), int(self.place[i])
-        if not FLAGS:
-            return os.pread(fd, size, place)
-        first = place & -4096
-        n = place + size - first
-        with mmap.mmap(-1, -(-n // 4096) * 4096) as page:
-            os.preadv(fd, [page], first)
-            return page[place - first : n]
+        return os.pread(self.fds[i // self.per_file], self.size[i], self.place[i])
 
 
 class Chunked:

@@ -15,7 +15,6 @@ from loaders.native.codecs import ADVISE, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
 from loaders.native.words import LINE, borrowed, call, copied, streamed
 
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
-PAGE = 1
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
 BUILT_ON = "54f61382afafee83"  # words.py, huffman.py, inflate.py and lz4.py, as the tests say
@@ -29,13 +28,13 @@ def copy_pieces(codec, dtype, pieces, begin, end, target, out) -> np.ndarray:
     codec: of codecs.py. Returns the numbers of the pieces that could not be read. The memory that it needs is kept for
     the thread's next call.
     """
-    packed = _pages(_scratch("packed", inflate.SLOTS + 1, 3 * 4096 + int(pieces.size.max()) + inflate.IN_SLACK))
+    packed = _scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
     raw = _scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
     failed = np.zeros(len(pieces.start), bool)
     pread, function, like = C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], np.empty(0, dtype)
     rest = pieces, begin, end, target, packed, raw, like, out, failed
     if codec == DEFLATE:
-        _copy_inflated(pread, function, PAGE, *_inflating(), *rest)
+        _copy_inflated(pread, function, *_inflating(), *rest)
     else:
         _copy_decoded(codec, pread, function, *rest)
     return np.flatnonzero(failed)
@@ -44,13 +43,9 @@ def copy_pieces(codec, dtype, pieces, begin, end, target, out) -> np.ndarray:
 def _scratch(name: str, rows: int, n: int) -> np.ndarray:
     found = getattr(_own, name, None)
     if found is None or found.shape[1] < n:
-        found = np.empty((rows, -(-n // 4096) * 4096), np.uint8)
+        found = np.empty((rows, -(-n // 64) * 64), np.uint8)
         setattr(_own, name, found)
     return found
-
-
-def _pages(packed):
-    return packed.reshape(-1)[-packed.ctypes.data % 4096 :][: packed[1:].size].reshape(packed[1:].shape)
 
 
 def _inflating() -> tuple[np.ndarray, ...]:
@@ -125,7 +120,7 @@ def _copy_decoded(codec, pread, blosc, pieces, begin, end, target, packed, raw, 
 
 @numba.njit(nogil=True, cache=True)
 def _copy_inflated(
-    pread, adler32, page, state, codes, books, pieces, begin, end, target, packed, raw, like, out, failed
+    pread, adler32, state, codes, books, pieces, begin, end, target, packed, raw, like, out, failed
 ):  # fmt: skip
     state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
     packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
@@ -134,14 +129,10 @@ def _copy_inflated(
     held, coming = np.full(inflate.SLOTS, -1), 0
     while True:
         for slot in range(inflate.SLOTS):
-            base, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
-            stream = base
+            stream, result = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
             while held[slot] < 0 and coming < len(fds):
                 i, coming = coming, coming + 1
-                skip = places[i] % page
-                stream = base + skip
-                n = skip + sizes[i]
-                failed[i] = call(pread, (fds[i], base, -(-n // page) * page, places[i] - skip)) < n or not inflate.begin(
+                failed[i] = call(pread, (fds[i], stream, sizes[i], places[i])) != sizes[i] or not inflate.begin(
                     state, codes, books, slot, stream, sizes[i], result, wanted[i], wanted[i] < whole[i]
                 )
                 if not failed[i]:
@@ -155,7 +146,7 @@ def _copy_inflated(
         held[slot] = -1
         if status == inflate.DONE and wanted[i] == whole[i]:
             found = call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), wanted[i])) & 0xFFFFFFFF
-            status = inflate.DONE if found == _big_endian(packed[slot], places[i] % page + sizes[i] - CHECKSUM_BYTES) else inflate.BAD
+            status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
         failed[i] = status == inflate.BAD
         if not failed[i]:
             _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
