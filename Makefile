@@ -94,7 +94,7 @@ lock: $(STAMP)
 	$(foreach loader,$(APART),$(compile) --extra $(loader) -o requirements-$(loader).lock;)
 
 # The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
-# Byte code is compiled here, so that no loader's opening is timed while Python compiles its library.
+# All that is compiled is compiled here, so that no loader is timed while Python or numba compiles it.
 $(STAMP): pyproject.toml requirements.lock
 	@set -e; \
 	if ! test -x $(PYTHON); then \
@@ -114,6 +114,7 @@ $(STAMP): pyproject.toml requirements.lock
 	echo "installing $(EXTRAS) from requirements.lock$(if $(findstring all,$(EXTRAS)), (several GB on Linux: PyTorch brings CUDA))"; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
 	$(PYTHON) -m uv pip install --quiet --compile-bytecode --python $(PYTHON) --constraint requirements.lock --editable '.[$(beside)]'
+	@$(PYTHON) -m loaders.native.compile
 	@rm -f .venv/.setup-*
 	@echo "$(EXTRAS)" > .venv/.extras
 	@touch $@

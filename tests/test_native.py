@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from harness import catalogue
+from harness import catalogue, host
 from harness.condition import Condition
 from harness.dataset import Dataset
 from loaders.native import BlockLoader, Streaming, open_h5ad
@@ -58,6 +59,18 @@ def test_the_first_batch_does_not_wait_for_the_rest_of_its_fetch(tmp_path: Path)
     with pytest.raises(OSError, match="data, chunk 0"):
         next(batches)
     matrix.close()
+
+
+@pytest.mark.slow
+def test_what_is_compiled_ahead_is_all_that_a_first_minibatch_needs(tiny_set: Dataset, tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-m", "loaders.native.compile"], env=environment, cwd=host.ROOT, check=True)
+    compiled = {path for path in tmp_path.rglob("*") if path.is_file()}
+    code = "import sys; from loaders.native import *; next(iter(BlockLoader(open_h5ad(sys.argv[1:]))))"
+    files = [str(path) for path in tiny_set.paths]
+    subprocess.run([sys.executable, "-c", code, *files], env=environment, cwd=host.ROOT, check=True)
+    assert compiled
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == compiled
 
 
 def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dataset) -> None:
