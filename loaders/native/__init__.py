@@ -8,8 +8,8 @@
 
 sampling.py draws which rows in what order, matrix.py and arrays.py read them, fetch.py reads ahead, division.py
 divides an epoch among ranks and workers, loader.py puts them together, training.py is torch's view of it. One file a
-storage format: h5ad.py, zarr.py, arrow.py, scdl.py. adapters.py is how the harness runs it, compile.py
-compiles it ahead.
+storage format: h5ad.py, zarr.py, arrow.py, scdl.py. compile.py compiles it ahead, adapters.py is how the harness runs
+it.
 """
 
 from loaders.native.h5ad import open_h5ad
