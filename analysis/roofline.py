@@ -50,7 +50,7 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
     colours = dict(zip(latest, COLOURS, strict=False))
     outputs = sorted(frame["output"].unique())
     figure = Figure(figsize=(5.4 * len(outputs), 4.6), layout="constrained")
-    left, right = LEAST_BYTES / 1.6, max(1e5, frame["bytes"].max() * 3)
+    left, right = LEAST_BYTES / 1.6, max(1e5, frame["bytes"].max() * 8)  # with room for a name
     x = np.geomspace(left, right, 100)
     axes = figure.subplots(1, len(outputs), squeeze=False, sharey=True)[0]
     for ax, output in zip(axes, outputs, strict=True):
