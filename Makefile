@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
-setup: $(STAMP) $(apart:%=.venvs/%/.setup)
+setup: $(STAMP) .venv/.compiled $(apart:%=.venvs/%/.setup)
 	@:
 
 bench: setup
@@ -94,7 +94,7 @@ lock: $(STAMP)
 	$(foreach loader,$(APART),$(compile) --extra $(loader) -o requirements-$(loader).lock;)
 
 # The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
-# All that is compiled is compiled here, so that no loader is timed while Python or numba compiles it.
+# Byte code is compiled here, so that no loader's opening is timed while Python compiles its library.
 $(STAMP): pyproject.toml requirements.lock
 	@set -e; \
 	if ! test -x $(PYTHON); then \
@@ -114,9 +114,14 @@ $(STAMP): pyproject.toml requirements.lock
 	echo "installing $(EXTRAS) from requirements.lock$(if $(findstring all,$(EXTRAS)), (several GB on Linux: PyTorch brings CUDA))"; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
 	$(PYTHON) -m uv pip install --quiet --compile-bytecode --python $(PYTHON) --constraint requirements.lock --editable '.[$(beside)]'
-	@$(PYTHON) -m loaders.native.compile
 	@rm -f .venv/.setup-*
 	@echo "$(EXTRAS)" > .venv/.extras
+	@touch $@
+
+# And what of ours numba compiles for gzip in h5ad; numba keeps what has not changed.
+.venv/.compiled: $(STAMP) $(wildcard loaders/native/*.py)
+	@echo "compiling our loader's loops, which takes a quarter of a minute"
+	@$(PYTHON) -m loaders.native.compile
 	@touch $@
 
 # One that cannot be had costs its own rows: they are skipped, and say what to type.

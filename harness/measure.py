@@ -61,6 +61,8 @@ def measure(
     or pay for one that is not counted. So the window is at least `timing.measure_s` long, and one fetch more at
     most; where a fetch takes longer than the window, it holds one fetch.
 
+    The first batch of all is no edge: it may be handed over before the rest of its fetch is there.
+
     Both edges are of fetches of full length: an epoch's last one may be short, and a window that began on it
     would count less than it paid for, or more.
 
@@ -89,7 +91,7 @@ def measure(
             in_epoch += n
             if begin is None:
                 progress("warm-up", total, now - start)
-                if is_edge and now - start >= timing.warmup_s:
+                if is_edge and total > n and now - start >= timing.warmup_s:
                     begun, begin = probe(), clock()
             else:
                 rows += n

@@ -65,6 +65,20 @@ def test_an_order_is_drawn_once_an_epoch(source: object) -> None:
     assert drawn == [0, 1, 2]
 
 
+def test_the_first_epochs_first_batch_is_read_alone_and_the_batches_are_the_same(
+    source: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered, gather = [], source.gather
+    monkeypatch.setattr(source, "gather", lambda rows: gathered.append(len(rows)) or gather(rows))
+    loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=8, fetch_factor=32)
+    first, again = [[(batch.rows.tolist(), batch.x.toarray()) for batch in loader.epoch(0)] for _ in range(2)]
+    assert gathered == [8, 248, 256, 256, tiny.N - 768, 256, 256, 256, tiny.N - 768]
+    for (rows, x), (rows_again, x_again) in zip(first, again, strict=True):
+        assert rows == rows_again
+        np.testing.assert_array_equal(x, x_again)
+        np.testing.assert_array_equal(x, tiny.truth()[rows])
+
+
 def test_epochs_follow_each_other(source: object) -> None:
     loader = BlockLoader(source, **SETTINGS)
     assert [ids(loader), ids(loader)] == [ids(BlockLoader(source, **SETTINGS).epoch(i)) for i in (0, 1)]

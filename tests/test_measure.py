@@ -75,6 +75,17 @@ def test_no_bias_where_an_epoch_ends_in_a_short_fetch(batches: int, fetches: int
     assert rate(trace) == pytest.approx(64 / batch_s, rel=1e-3)
 
 
+@settings(max_examples=50)
+@given(st.integers(2, 64), st.floats(1, 10), st.floats(0, 1), st.floats(0, 30))
+def test_no_bias_where_the_first_batch_comes_before_its_fetch(
+    batches: int, fetch_s: float, share: float, warmup_s: float
+) -> None:
+    early = [share * fetch_s, (1 - share) * fetch_s] + [0.0] * (batches - 2)
+    clock = Clock(early + ([fetch_s] + [0.0] * (batches - 1)) * 500, batches)
+    trace = clock.measure(Timing(warmup_s=warmup_s, measure_s=120))
+    assert rate(trace) == pytest.approx(64 * batches / fetch_s, rel=1e-3)
+
+
 @given(st.floats(0.001, 5), st.floats(0, 5))
 def test_waiting_is_what_the_consumer_did_not_take(pause: float, consumer_s: float) -> None:
     """A loader that makes each batch when it is asked for keeps the consumer waiting for just as long."""

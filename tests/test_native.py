@@ -66,9 +66,10 @@ def test_what_is_compiled_ahead_is_all_that_a_first_minibatch_needs(tiny_set: Da
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-m", "loaders.native.compile"], env=environment, cwd=host.ROOT, check=True)
     compiled = {path for path in tmp_path.rglob("*") if path.is_file()}
-    code = "import sys; from loaders.native import *; next(iter(BlockLoader(open_h5ad(sys.argv[1:]))))"
     files = [str(path) for path in tiny_set.paths]
-    subprocess.run([sys.executable, "-c", code, *files], env=environment, cwd=host.ROOT, check=True)
+    for output in ("csr", "dense"):
+        code = f"from loaders.native import *; next(iter(BlockLoader(open_h5ad({files}, output='{output}'))))"
+        subprocess.run([sys.executable, "-c", code], env=environment, cwd=host.ROOT, check=True)
     assert compiled
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == compiled
 

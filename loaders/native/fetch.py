@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+FEW = 16  # batches: where a fetch has no more, its first meets most of its chunks
+
 
 def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterator[tuple[np.ndarray, Any, Any]]:
     """(row ids, what came with them, what the source has fetched) of each fetch; the next one is in the making.
@@ -26,15 +28,15 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
 
 
 def first_batch_alone(fetches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The same (row ids, cuts), the first of them in two: its first batch, for which a consumer waits, and the rest.
+    """The same (row ids, cuts), but the first in two: its first batch, for which the consumer waits, and the rest.
 
-    Its chunks are decoded once more for the rest: one or two each of its rows and arrays. In return a consumer's first
-    step, which takes long, does not wait for thousands of cells.
+    The chunks of that batch are decoded once more for the rest. A fetch of FEW batches stays whole.
     """
     fetches = iter(fetches)
     for rows, cuts in fetches:
-        yield rows[: cuts[1]], cuts[:2]
-        if len(cuts) > 2:
-            yield rows[cuts[1] :], cuts[1:] - cuts[1]
+        if len(cuts) - 1 > FEW:
+            yield rows[: cuts[1]], cuts[:2]
+            rows, cuts = rows[cuts[1] :], cuts[1:] - cuts[1]
+        yield rows, cuts
         break
     yield from fetches

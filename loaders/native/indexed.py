@@ -27,7 +27,7 @@ class Indexed:
     batch_transform(batch): nothing is done. What it returns is the minibatch's `x`.
     """
 
-    any_rows = False
+    few_are_quick = False
 
     def __init__(
         self,

@@ -15,10 +15,10 @@ from loaders.native.sampling import Subset
 class Source(Protocol):
     """Where rows come from: a `Matrix`, or an `Indexed` collection.
 
-    any_rows: whether a few rows of a fetch are soon read, so that its first batch may be read before the rest.
+    few_are_quick: whether it takes less time to read fewer rows of a fetch, wherever they lie.
     """
 
-    any_rows: bool
+    few_are_quick: bool
 
     def __len__(self) -> int: ...
 
@@ -94,7 +94,7 @@ class BlockLoader:
         given, turn = turn_of([len(share) for share in shares], delivered)
         mine = (self.worker + turn) % len(shares)  # the first of them gives what comes next
         fetches = shares[mine].fetches(given[mine])
-        if self.source.any_rows and not self.begun:
+        if self.source.few_are_quick and not self.begun:  # later epochs: the harness's windows begin with whole fetches
             fetches = first_batch_alone(fetches)
         self.begun = True
         for rows, cuts, fetched in read_ahead(self.source, fetches):

@@ -82,7 +82,7 @@ class Matrix:
     Memory: 8 bytes a row and 16 bytes a chunk.
     """
 
-    any_rows = True
+    few_are_quick = True
 
     def __init__(
         self,
