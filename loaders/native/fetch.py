@@ -30,13 +30,11 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
 def first_batch_alone(fetches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The same (row ids, cuts), but the first in two: its first batch, for which the consumer waits, and the rest.
 
-    The chunks of that batch are decoded once more for the rest. A fetch of FEW batches stays whole.
+    The chunks of that batch are decoded once more for the rest. A fetch of FEW batches or fewer stays whole.
     """
-    fetches = iter(fetches)
-    for rows, cuts in fetches:
-        if len(cuts) - 1 > FEW:
+    for k, (rows, cuts) in enumerate(fetches):
+        if k == 0 and len(cuts) - 1 > FEW:
             yield rows[: cuts[1]], cuts[:2]
-            rows, cuts = rows[cuts[1] :], cuts[1:] - cuts[1]
-        yield rows, cuts
-        break
-    yield from fetches
+            yield rows[cuts[1] :], cuts[1:] - cuts[1]
+        else:
+            yield rows, cuts
