@@ -233,7 +233,8 @@ def examine(options: argparse.Namespace) -> int:
         out.print(
             f"\n{machine['cpu']}, {machine['cores']} cores, {machine['ram_bytes'] / 2**30:.0f} GB, Python "
             f"{machine['python']}\npage cache: {found['page_cache'] or 'cannot be emptied'}\n"
-            f"bounded memory: {found['memory_bound'] or 'not to be had'}",
+            f"bounded memory: {found['memory_bound'] or 'not to be had'}\n"
+            + "\n".join(f"native, {codec}: {how}" for codec, how in found["decoders"].items()),
             highlight=False,
         )
     return 1 if any(row["status"] == "broken" for row in found["loaders"]) else 0

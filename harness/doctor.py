@@ -18,8 +18,16 @@ def examine() -> dict[str, Any]:
         "machine": host.facts(),
         "page_cache": pagecache.evict_method(),
         "memory_bound": cgroup.kind(),
+        "decoders": decoders(),
         "loaders": examined,
     }
+
+
+def decoders() -> dict[str, str]:
+    """What decodes each codec in our own loader: its compiled loop, or why it is slower here."""
+    from loaders.native import codecs  # brings numba
+
+    return codecs.decoders()
 
 
 def examine_loader(name: str) -> dict[str, str | None]:

@@ -143,7 +143,7 @@ def test_a_split_into_training_and_validation(source: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subset", "message"), [([1, 1], "twice"), ([-1], "ids of rows"), ([tiny.N], "ids of rows"), ([], "ids of rows")]
+    ("subset", "message"), [([1, 1], "twice"), ([-1], "ids of rows"), ([tiny.N], "ids of rows"), ([], "empty")]
 )
 def test_a_subset_that_names_no_rows_is_refused(source: object, subset: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -171,7 +171,7 @@ def test_weights_choose_the_cells(tiny_set: Dataset, source: object) -> None:
         source, subset=np.arange(401, 500), **{**SETTINGS, "sampler": ClassBalancedSampling(plates, 4, 800)}
     )
     assert set(np.concatenate([batch.rows for batch in within])) <= set(range(401, 500))
-    with pytest.raises(ValueError, match="none is negative"):
+    with pytest.raises(ValueError, match="all zero"):
         next(BlockLoader(source, sampler=BlockWeightedSampling(np.zeros(tiny.N))).epoch(0))
 
 

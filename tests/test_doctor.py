@@ -24,6 +24,7 @@ def test_as_json_it_names_every_loader(harness: Run) -> None:
         assert (row["status"], row["reason"]) == ("not installed" if missing else "available", missing)
         assert bool(row["version"]) == (missing is None)
     assert told.returncode == 0
+    assert found["decoders"]["gzip"] == "compiled loop"
     assert found["page_cache"] in ("drop_caches", "fadvise", None)
 
 
@@ -35,6 +36,7 @@ def test_as_text_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     told = capsys.readouterr().out
     assert all(name in told for name in names)
     assert "page cache:" in told
+    assert "native, gzip: compiled loop" in told
 
 
 @pytest.fixture

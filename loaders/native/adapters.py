@@ -1,7 +1,6 @@
 """Our loader as the harness sees it: over h5ad files as they are, and over other loaders' stores."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +14,7 @@ from loaders.bionemo import WHOLE, BioNeMo
 from loaders.huggingface import HuggingFace
 from loaders.native import BlockLoader, BlockShuffling, Streaming, arrow, open_h5ad, scdl, zarr
 from loaders.native.ceiling import of_store
+from loaders.native.files import Files
 from loaders.native.loader import Source
 from loaders.native.matrix import Matrix, Part, open_matrix
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
@@ -84,7 +84,7 @@ class Native:
 class NativeOver(Native):
     """The same over a store of CSR in parts."""
 
-    parts: ClassVar[Callable[[Path, ExitStack], list[Part]]]
+    parts: ClassVar[Callable[[Path, Files], list[Part]]]
 
     @classmethod
     def source(cls, dataset: Dataset, path: Path, output: str) -> Source:

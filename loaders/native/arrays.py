@@ -5,40 +5,32 @@ by chunks, from each chunk's start to the last element wanted of it; plain ones 
 """
 
 import os
-import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numba
 import numpy as np
 
 from loaders.native.codecs import DEFLATE, PLAIN, Codec, plain
+from loaders.native.validate import one_line
 
 HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
 THROUGH_SLICE = 65_536  # elements read at a time through a library from an array without chunks
+THROUGH_SLOWER = "about 10 times slower"  # docs/native.md, "What is slower"
 
 
-def open_file(path: Path | str, opened: ExitStack) -> int:
-    """The descriptor of a file that is read in pieces here and there, closed with `opened`.
-
-    The system is told so, or it reads on behind every piece: up to megabytes, as some disks are set up.
-    """
-    fd = os.open(path, os.O_RDONLY)
-    opened.callback(os.close, fd)
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-    return fd
+Verify = Literal["first", "always", "never"]
+"""When the checksum of a chunk is looked at, where only its head is wanted: see `Chunked`."""
 
 
 class Pieces(NamedTuple):
     """Arrays with one entry a piece: its elements start..stop, and the rows first..last that touch it.
 
     Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, and of the `whole` bytes to which they
-    decode the first `wanted`; elsewhere these are empty.
+    decode the first `wanted`; `mark` is the address of a byte that becomes 1 once a whole chunk's checksum was right.
+    Elsewhere these are empty.
     """
 
     start: np.ndarray
@@ -50,11 +42,15 @@ class Pieces(NamedTuple):
     size: np.ndarray = np.empty(0, np.int64)
     wanted: np.ndarray = np.empty(0, np.int64)
     whole: np.ndarray = np.empty(0, np.int64)
+    mark: np.ndarray = np.empty(0, np.int64)
 
 
 class Array(Protocol):
+    name: str
     chunk: int | None
     """Elements of a compressed chunk; None where any range costs what it holds."""
+    slow: str | None
+    """Why it is read more slowly than it could be, and how much; None where it is not."""
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         """What to read for rows of the elements begin..end, both ascending; rows may repeat."""
@@ -64,7 +60,7 @@ class Array(Protocol):
 
 
 class Table(NamedTuple):
-    """Where chunks lie: size[i] bytes at place[i] of the open file fds[i // per_file]."""
+    """Where chunks lie: size[i] bytes at place[i] of the open file fds[i // per_file]. All is within the files."""
 
     fds: np.ndarray
     per_file: int
@@ -76,13 +72,28 @@ class Table(NamedTuple):
 
 
 class Chunked:
-    """Compressed chunks of one size, in a table or each in a file of its own (`packed(i)` gives its bytes)."""
+    """Compressed chunks of one size, in a table or each in a file of its own (`packed(i)` gives its bytes).
 
-    def __init__(self, name: str, length: int, chunk: int, codec: Codec, where: Table | Callable[[int], bytes]) -> None:
-        self.name, self.length, self.chunk, self.codec = name, length, chunk, codec
+    The checksum of DEFLATE is of a whole chunk, and often only the first rows of one are wanted. verify: "first"
+    decodes a chunk whole the first time that any of it is wanted, and later as far as it is wanted; "always" decodes
+    it whole each time; "never" looks at the checksums of those chunks alone that are wanted to their end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        length: int,
+        chunk: int,
+        codec: Codec,
+        where: Table | Callable[[int], bytes],
+        verify: Verify = "first",
+    ) -> None:
+        self.name, self.length, self.chunk, self.codec, self.verify = name, length, chunk, codec, verify
+        self.slow = codec.slow
         self.table = where if isinstance(where, Table) and codec.compiled is not None else None
         self.packed = where.packed if isinstance(where, Table) else where
         self.whole = chunk * codec.dtype.itemsize
+        self.verified = np.zeros(len(self.table.place) if self.table else 0, np.uint8)
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         start, stop, first, last = _chunks_of(begin, end, self.chunk)
@@ -93,23 +104,30 @@ class Chunked:
         if self.codec.compiled == PLAIN:
             size = wanted
         elif self.codec.compiled == DEFLATE:
+            if self.verify == "always":
+                wanted = whole
+            elif self.verify == "first":
+                wanted = np.where(self.verified[i], wanted, whole)
             guessed = (size * (wanted / self.whole * HEAD_MARGIN)).astype(np.int64) + HEAD_MARGIN_BYTES
             size = np.where(wanted == whole, size, np.minimum(size, guessed))
         else:
             wanted = whole
         fd = self.table.fds[i // self.table.per_file]
-        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole)
+        mark = self.verified.ctypes.data + i
+        return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole, mark)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
         i = start // self.chunk
         try:
-            values = self.codec.decode(self.packed(i))
-            if len(values) < stop - start:
-                raise ValueError(f"it holds {len(values)} elements")
+            values = self.codec.decode(self.packed(i), self.whole)
+            if len(values) != self.chunk:
+                raise ValueError(f"it holds {len(values)} elements, not {self.chunk}")
         except Exception as error:  # each codec has errors of its own
-            whole = min(start + self.chunk, self.length)
-            raise OSError(f"{self.name}, chunk {i} (elements {start} to {whole}) cannot be read: {error}") from error
+            last = min(start + self.chunk, self.length)
+            raise OSError(
+                f"{self.name}, chunk {i} (elements {start} to {last}) cannot be read: {one_line(error)}"
+            ) from error
         return values
 
 
@@ -123,9 +141,10 @@ class Plain:
 
     def __init__(self, name: str, fd: int, dtype: np.dtype, edges: np.ndarray, places: np.ndarray) -> None:
         self.name, self.fd, self.codec, self.edges, self.places = name, fd, plain(dtype), edges, places
-        longest = int(self.places[-1] + (edges[-1] - edges[-2]) * dtype.itemsize)
-        if os.fstat(fd).st_size < longest:
-            raise OSError(f"{name} is cut short: it should reach to byte {longest}")
+        self.slow = self.codec.slow
+        last = int(np.max(places + np.diff(edges) * dtype.itemsize))
+        if places.min() < 0 or os.fstat(fd).st_size < last:
+            raise OSError(f"{name} is cut short: it should reach to byte {last:,}")
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         start, stop, first, last = _runs_of(begin, end, self.edges, NEAR, RUN)
@@ -133,14 +152,14 @@ class Plain:
             return Pieces(start, stop, first, last)
         size = _bytes(self, start, stop)
         fd = np.full(len(start), self.fd)
-        return Pieces(start, stop, first, last, fd, self._place(start), size, size, size)
+        return Pieces(start, stop, first, last, fd, self._place(start), size, size, size, np.zeros_like(fd))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
         packed = os.pread(self.fd, n, int(self._place(np.array([start]))[0]))
         if len(packed) < n:
             raise OSError(f"{self.name}, elements {start} to {stop}, cannot be read: the file ends before them")
-        return self.codec.decode(packed)
+        return self.codec.decode(packed, n)
 
     def _place(self, start: np.ndarray) -> np.ndarray:
         segment = np.searchsorted(self.edges, start, "right") - 1
@@ -148,22 +167,28 @@ class Plain:
 
 
 class Through:
-    """Any other array, through the library that knows its storage: slower, and so said once."""
+    """Any other array, through the library that knows its storage."""
 
     def __init__(self, name: str, array, why: str) -> None:
         self.name, self.array = name, array
         self.chunk = array.chunks[0] if array.chunks else THROUGH_SLICE
-        warnings.warn(f"{name} is read through {type(array).__module__.split('.')[0]}, slower: {why}", stacklevel=2)
+        library = type(array).__module__.split(".")[0]
+        self.slow = f"is read through {library}, {THROUGH_SLOWER}: {why}"
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))
 
     def read(self, start: int, stop: int) -> np.ndarray:
         try:
-            return self.array[start:stop]
-        except (OSError, RuntimeError, ValueError) as error:
+            values = self.array[start:stop]
+            if len(values) != stop - start:
+                raise ValueError(f"{len(values)} elements came")
+        except Exception as error:  # each library has errors of its own
             chunk = start // self.chunk
-            raise OSError(f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {error}") from error
+            raise OSError(
+                f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {one_line(error)}"
+            ) from error
+        return values
 
 
 def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:

@@ -86,12 +86,12 @@ def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
     room = np.empty((2, array.whole), np.uint8)
     if compiled == BLOSC and decode_each(*_joined(packed[:1]), *room):
         return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles(packed)]
-    return [partial(_decode_alone, array.codec, bundle) for bundle in bundles(packed)]
+    return [partial(_decode_alone, array.codec, bundle, array.whole) for bundle in bundles(packed)]
 
 
-def _decode_alone(codec: Codec, packed: list[bytes]) -> None:
+def _decode_alone(codec: Codec, packed: list[bytes], whole: int) -> None:
     for chunk in packed:
-        codec.decode(chunk)
+        codec.decode(chunk, whole)
 
 
 def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +108,7 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
     def copy(share: tuple) -> int:
         rows, target, values, indices = share
         for held, out in ((cells.data, values), (cells.indices, indices)):
-            scatter(held, 0, begin[rows], end[rows], target, out)
+            scatter(held, 0, begin[rows], end[rows], target, out, -1)
         return len(rows)
 
     def densify(share: tuple) -> int:

@@ -1,4 +1,4 @@
-"""Codecs that decode a chunk without holding Python's lock.
+"""Codecs that decode a chunk without holding the GIL, and how they are called.
 
 In the compiled loop DEFLATE is inflate.py's, and LZ4 in Blosc is lz4.py's. Else DEFLATE is libdeflate's, the fastest
 library of those tried (docs/native.md); Blosc and Zstandard are numcodecs', as zarr's own.
@@ -15,44 +15,84 @@ import numcodecs.blosc
 import numcodecs.zstd
 import numpy as np
 
+from loaders.native import words
+from loaders.native.blosc import check
+
 PLAIN, DEFLATE, BLOSC = 0, 1, 2
 """What the compiled loop of kernel.py can decode."""
 
+# How much slower, on one kind of processor: docs/native.md, "What is slower".
+WITHOUT_LOOP = "decoded chunk by chunk through Python, 2 to 4 times slower"
+WITHOUT_SHUFFLE = "decoded without the processor's byte shuffle (SSSE3 or NEON), about 2 times slower"
+
 
 class Codec(NamedTuple):
-    """dtype: of the elements. decode: the bytes of a chunk -> its elements. compiled: one of the above, or None."""
+    """dtype: of the elements. decode: the bytes of a chunk, and how many they decode to -> its elements. compiled: one
+    of the above, or None. slow: why chunks take longer than they need, or None."""
 
     dtype: np.dtype
-    decode: Callable[[bytes], np.ndarray]
+    decode: Callable[[bytes, int], np.ndarray]
     compiled: int | None
+    slow: str | None
 
 
 def plain(dtype: np.dtype, shuffled: bool = False) -> Codec:
     """Of chunks that are not compressed."""
-    return _codec(dtype, shuffled, lambda packed: packed, PLAIN)
+    return _codec(dtype, shuffled, lambda packed, whole: packed, PLAIN)
 
 
-def inflate(dtype: np.dtype, chunk: int, shuffled: bool = False) -> Codec:
-    """Of zlib streams that hold `chunk` elements."""
-    whole = chunk * dtype.itemsize
-    return _codec(dtype, shuffled, lambda packed: deflate.zlib_decompress(packed, whole), DEFLATE)
+def inflate(dtype: np.dtype, shuffled: bool = False) -> Codec:
+    """Of zlib streams."""
+    return _codec(dtype, shuffled, deflate.zlib_decompress, DEFLATE)
 
 
 def blosc(dtype: np.dtype, shuffled: bool = False) -> Codec:
-    return _codec(dtype, shuffled, numcodecs.blosc.decompress, BLOSC)
+    return _codec(dtype, shuffled, _unpack_blosc, BLOSC)
 
 
 def zstd(dtype: np.dtype, shuffled: bool = False) -> Codec:
-    return _codec(dtype, shuffled, numcodecs.zstd.decompress, None)
+    return _codec(dtype, shuffled, _unpack_zstd, None)
 
 
-def _codec(dtype: np.dtype, shuffled: bool, decompress: Callable[[bytes], bytes], compiled: int | None) -> Codec:
+def is_compiled(dtype: np.dtype) -> bool:
+    """Whether the compiled loop knows such numbers: native integers, float32 and float64."""
+    return dtype.isnative and dtype.kind in "iuf" and dtype != np.float16
+
+
+def _codec(dtype: np.dtype, shuffled: bool, unpack: Callable[[bytes, int], bytes], compiled: int | None) -> Codec:
     """shuffled: by HDF5's filter, before it was compressed."""
+    slow = None
     if shuffled:
-        return Codec(dtype, lambda packed: _unshuffled(decompress(packed), dtype), None)
-    if not dtype.isnative or not C_FUNCTIONS.get(compiled):
+        slow = f"is {WITHOUT_LOOP}: HDF5's shuffle filter is not in the compiled loop"
+    elif not is_compiled(dtype):
+        slow = f"is {WITHOUT_LOOP}: the compiled loop does not know {dtype.str}"
+    elif compiled is None:
+        slow = f"is {WITHOUT_LOOP}: Zstandard is not in the compiled loop"
+    elif not C_FUNCTIONS.get(compiled):
+        slow = f"is {WITHOUT_LOOP}: {MISSING[compiled]} was not found"
+    if slow:
         compiled = None
-    return Codec(dtype, lambda packed: np.frombuffer(decompress(packed), dtype), compiled)
+    elif compiled in (DEFLATE, BLOSC) and words.SHUFFLE is None:
+        slow = f"is {WITHOUT_SHUFFLE}"
+
+    def decode(packed: bytes, whole: int) -> np.ndarray:
+        raw = unpack(packed, whole)
+        if len(raw) != whole:
+            raise ValueError(f"it holds {len(raw):,} bytes, not {whole:,}")
+        return _unshuffled(raw, dtype) if shuffled else np.frombuffer(raw, dtype)
+
+    return Codec(dtype, decode, compiled, slow)
+
+
+def _unpack_blosc(packed: bytes, whole: int) -> bytes:
+    check(packed, whole)
+    return numcodecs.blosc.decompress(packed)
+
+
+def _unpack_zstd(packed: bytes, whole: int) -> bytes:
+    """Into room of the size that the array says, whatever the frame says."""
+    room = bytearray(whole)
+    return numcodecs.zstd.decompress(packed, room) if whole else b""
 
 
 def _unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:
@@ -92,4 +132,13 @@ C_FUNCTIONS = {
 }
 """What the compiled loop calls: to read, for a checksum, and for chunks of Blosc that lz4.py does not know."""
 
+MISSING = {PLAIN: "pread", DEFLATE: "libdeflate_adler32", BLOSC: "blosc_decompress_ctx"}
+
 ADVISE = c_function(None, "posix_fadvise")
+
+
+def decoders() -> dict[str, str]:
+    """What decodes each codec here, for a reader: "compiled loop", or why it is slower."""
+    made = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd}
+    found = {name: codec(np.dtype(np.float32)).slow for name, codec in made.items()}
+    return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in found.items()}

@@ -6,12 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from loaders.native.arrays import Array, Pieces
+from loaders.native.codecs import is_compiled
 from loaders.native.kernel import advise, copy_pieces, scatter
+from loaders.native.validate import genes
 
 
 class Copies(NamedTuple):
     """Pieces, `of` which of the arrays each is, and where their rows go: those of the elements begin..end to `target`
-    of `out`.
+    of `out`. n_genes: what the arrays hold is checked to be 0 to n_genes - 1; -1: they hold other numbers.
 
     The compiled loop reads all of the pieces, or none.
     """
@@ -23,6 +25,7 @@ class Copies(NamedTuple):
     end: np.ndarray
     target: np.ndarray
     out: np.ndarray
+    n_genes: int
 
     def cut(self, which: slice | np.ndarray) -> "Copies":
         return self._replace(of=self.of[which], pieces=Pieces(*(field[which] for field in self.pieces)))
@@ -31,7 +34,7 @@ class Copies(NamedTuple):
         advise(self.pieces.fd, self.pieces.place, self.pieces.size)
 
     def run(self) -> None:
-        """OSError naming file and place for a piece that cannot be had."""
+        """OSError or ValueError naming file and place for a piece that cannot be had, or holds what is no gene."""
         left = self
         if len(self.pieces.fd):
             codec = self.arrays[self.of[0]].codec
@@ -39,10 +42,13 @@ class Copies(NamedTuple):
             left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[2:]))
         for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
             values = self.arrays[i].read(int(start), int(stop))
-            if not values.dtype.isnative:
-                values = values.astype(self.out.dtype)
             mine = slice(first, last)
-            scatter(values, start, self.begin[mine], self.end[mine], self.target[mine], self.out)
+            begin, end = self.begin[mine], self.end[mine]
+            if self.n_genes >= 0:
+                genes(self.arrays[i].name, values, self.n_genes, int(start), begin, end)
+            if not is_compiled(values.dtype):
+                values = values.astype(self.out.dtype)
+            scatter(values, start, begin, end, self.target[mine], self.out, -1)
 
 
 def of_rows(
@@ -52,6 +58,7 @@ def of_rows(
     end: np.ndarray,
     target: np.ndarray,
     out: np.ndarray,
+    n_genes: int,
 ) -> Iterator[Copies]:
     """The rows cuts[i] to cuts[i + 1] are arrays[i]'s. What the compiled loop reads in one way is put together."""
     found: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
@@ -64,7 +71,7 @@ def of_rows(
     for alike in found.values():
         of, pieces = zip(*alike, strict=True)
         together = Pieces(*(np.concatenate(fields) for fields in zip(*pieces, strict=True)))
-        yield Copies(arrays, np.concatenate(of), together, begin, end, target, out)
+        yield Copies(arrays, np.concatenate(of), together, begin, end, target, out, n_genes)
 
 
 def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:

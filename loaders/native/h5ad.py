@@ -1,95 +1,164 @@
 """CSR in an h5ad file, unconverted.
 
 HDF5 is asked once where the chunks lie. After that they are read straight from the file and decoded by threads, none
-of which holds Python's lock or HDF5's for long.
+of which holds the GIL or HDF5's lock for long.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import h5py
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from loaders.native import codecs
-from loaders.native.arrays import Array, Chunked, Plain, Table, Through, open_file
+from loaders.native import codecs, genes, validate
+from loaders.native.arrays import Array, Chunked, Plain, Table, Through, Verify
 from loaders.native.densefile import DenseFiles
+from loaders.native.files import Files, describing, several
 from loaders.native.indexed import Indexed
-from loaders.native.matrix import Matrix, Part
+from loaders.native.matrix import Matrix, Part, warn_if_slow
 
 SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
-CODECS = {
-    None: lambda dtype, chunk, shuffled: codecs.plain(dtype, shuffled),
-    h5py.h5z.FILTER_DEFLATE: codecs.inflate,
-    BLOSC: lambda dtype, chunk, shuffled: codecs.blosc(dtype, shuffled),
-    ZSTD: lambda dtype, chunk, shuffled: codecs.zstd(dtype, shuffled),
-}
+CODECS = {None: codecs.plain, h5py.h5z.FILTER_DEFLATE: codecs.inflate, BLOSC: codecs.blosc, ZSTD: codecs.zstd}
 """By the number of HDF5's filter."""
 
 
+class Found(NamedTuple):
+    """A file's matrix: an h5py group or data set, "csr" or "dense", and its rows and genes."""
+
+    path: str
+    fd: int
+    x: h5py.Group | h5py.Dataset
+    form: str
+    rows: int
+    n_genes: int
+
+
 def open_h5ad(
-    paths: Sequence[Path | str],
+    paths: Path | str | Sequence[Path | str],
     *,
     matrix: str = "X",
     output: Literal["csr", "dense"] = "csr",
     threads: int | None = None,
+    verify: Verify = "first",
 ) -> Matrix | Indexed:
     """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
 
-    matrix: "X", "raw/X" or "layers/NAME", in CSR or dense, the same in all files; so are the genes. Of CSR only indptr
-    is read here. output, threads: see `Matrix`; a dense X has one reading thread. OSError for a file that is cut
-    short, ValueError for files that differ or hold CSC.
+    matrix: "X", "raw/X" or "layers/NAME", in CSR or dense, the same in all files. All files must name the same genes in
+    the same order. Of CSR only indptr is read and checked here. output, threads: see `Matrix`; a dense X has one
+    reading thread. verify: when checksums of chunks are looked at, see `Chunked`. OSError for a file that is cut short
+    or cannot be read, ValueError for files that are damaged, differ or hold CSC, and for wrong arguments.
     """
-    with ExitStack() as opened:
-        files = [opened.enter_context(h5py.File(path)) for path in paths]
-        found = {_form(file[matrix]) for file in files}
-        if len(found) > 1:
-            raise ValueError(f"the files differ in form or number of genes: {sorted(found)}")
-        ((kind, n_genes),) = found
-        if kind == "csr":
-            parts = [_part(file[matrix], opened) for file in files]
-            return Matrix(parts, n_genes, output=output, threads=threads, close=opened.pop_all().close)
-        source = DenseFiles([file[matrix] for file in files], opened.pop_all().close)
+    paths = several(paths)
+    validate.choice("verify", verify, ("first", "always", "never"))
+    validate.choice("output", output, ("csr", "dense"))
+    with Files() as files:
+        found = [_find(path, matrix, files) for path in paths]
+        forms = {(each.form, each.n_genes) for each in found}
+        if len(forms) > 1:
+            raise ValueError(f"the files differ in form or number of genes: {sorted(forms)}")
+        if len({each.x.id for each in found}) > 1:
+            genes.check_same((each.path, partial(_names, each, matrix)) for each in found)
+        ((form, n_genes),) = forms
+        if form == "csr":
+            parts = []
+            for each in found:
+                with describing(each.path):
+                    parts.append(_part(each, files, verify))
+            files.check()
+            warn_if_slow(parts)
+            return Matrix(parts, n_genes, output=output, threads=threads, files=files)
+        source = DenseFiles([each.x for each in found], files)
+        files.check()
         return Indexed(source, batch_transform=csr_matrix if output == "csr" else None)
 
 
-def _form(x: h5py.Group | h5py.Dataset) -> tuple[str, int]:
-    """("csr" or "dense", genes) of one file's matrix."""
-    if isinstance(x, h5py.Dataset):
-        return "dense", x.shape[1]
-    kind = str(x.attrs.get("encoding-type", x.attrs.get("h5sparse_format")))
-    if "csr" not in kind:
-        raise ValueError(f"{x.file.filename}: {x.name} is {kind}; rows are read from CSR or dense")
-    return "csr", int(x.attrs.get("shape", x.attrs.get("h5sparse_shape"))[1])
+def _find(path: Path | str, matrix: str, files: Files) -> Found:
+    fd, file = files.open_hdf5(path)
+    with describing(path):
+        if matrix not in file:
+            others = [name for name in ("X", "raw/X") if name in file]
+            others += [f"layers/{name}" for name in file.get("layers", ())]
+            raise ValueError(f"{path} has no matrix {matrix!r}; it has: {', '.join(others) or 'none'}")
+        x, name = file[matrix], f"{path}: /{matrix}"
+        if isinstance(x, h5py.Dataset):
+            _own(str(path), x)
+            rows, n_genes = validate.shape(name, x.shape)
+            if x.dtype.kind not in "iufb":
+                raise ValueError(f"{name} holds {x.dtype}, not numbers")
+            validate.held(name, x.size * x.dtype.itemsize, x.id.get_storage_size())
+            found = Found(str(path), fd, x, "dense", rows, n_genes)
+        else:
+            kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format"))
+            kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+            if "csr" not in kind:
+                raise ValueError(f"{name} is {kind}; rows are read from CSR or dense")
+            shape = x.attrs.get("shape", x.attrs.get("h5sparse_shape"))
+            found = Found(str(path), fd, x, "csr", *validate.shape(name, shape))
+        genes.check_count(str(path), genes.name_column(file, matrix), found.n_genes)
+    return found
 
 
-def _part(x: h5py.Group, opened: ExitStack) -> Part:
-    path = x.file.filename
-    fd = open_file(path, opened)
-    indptr = x["indptr"][:].astype(np.int64, copy=False)
-    return Part(indptr, *(_array(path, fd, x[name]) for name in ("data", "indices")))
+def _names(found: Found, matrix: str) -> np.ndarray | None:
+    with describing(found.path):
+        column = genes.name_column(found.x.file, matrix)
+        return None if column is None else column[:]
 
 
-def _array(path: str, fd: int, dataset: h5py.Dataset) -> Array:
-    name, length = f"{path}: {dataset.name}", len(dataset)
+def _part(found: Found, files: Files, verify: Verify) -> Part:
+    name = f"{found.path}: {found.x.name}"
+    for key in ("indptr", "data", "indices"):
+        if key not in found.x:
+            raise ValueError(f"{name} is no CSR matrix: it has no {key}")
+    indptr, data, indices = (_own(found.path, found.x[key]) for key in ("indptr", "data", "indices"))
+    validate.matrix(name, found.rows, indptr, data, indices)
+    validate.held(f"{name}/indptr", indptr.size * indptr.dtype.itemsize, indptr.id.get_storage_size())
+    starts = validate.row_starts(f"{name}/indptr", indptr[:], len(data))
+    arrays = [_array(found, array, files.size(found.fd), verify) for array in (data, indices)]
+    tables = [(a.name, a.table.place, a.table.size) for a in arrays if isinstance(a, Chunked) and a.table]
+    if tables:
+        validate.disjoint(tables)
+    return Part(starts, *arrays)
+
+
+def _own(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
+    """The data set, if all of it lies in the file that the user named; ValueError for one that leads elsewhere."""
+    if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
+        raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
+    return dataset
+
+
+def _array(found: Found, dataset: h5py.Dataset, file_bytes: int, verify: Verify) -> Array:
+    name, length = f"{found.path}: {dataset.name}", len(dataset)
+    if dataset.file.userblock_size:
+        return Through(name, dataset, "the file begins with a user block")
     if not dataset.chunks:
         place = dataset.id.get_offset()
         if place is None:
             return Through(name, dataset, "it does not lie in one piece of this file")
-        return Plain(name, fd, dataset.dtype, np.array([0, length]), np.array([place]))
+        return Plain(name, found.fd, dataset.dtype, np.array([0, length]), np.array([place]))
     filters = _filters(dataset)
     shuffled = filters[:1] == [SHUFFLE]
     rest = filters[1:] if shuffled else filters
     chunk = dataset.chunks[0]
     if len(rest) > 1 or (rest and rest[0] not in CODECS):
         return Through(name, dataset, "no other codec is at hand for its filters")
-    place, size = _chunk_table(dataset)
+    if dataset.id.get_num_chunks() != -(-length // chunk):
+        return Through(name, dataset, "some of its chunks were never written")
+    place, size = _chunk_table(name, dataset)
     if (size == 0).any():
-        return Through(name, dataset, "some of its chunks were never written, or not filtered")
-    codec = CODECS[rest[0] if rest else None](dataset.dtype, chunk, shuffled)
-    return Chunked(name, length, chunk, codec, Table(np.array([fd]), len(place), place, size))
+        return Through(name, dataset, "some of its chunks are not filtered as the others are")
+    codec = CODECS[rest[0] if rest else None](dataset.dtype, shuffled)
+    chunk_bytes = chunk * dataset.dtype.itemsize
+    validate.chunks(name, place, size, chunk_bytes, file_bytes)
+    if not filters and (size != chunk_bytes).any():
+        raise ValueError(f"{name}: a chunk of {chunk_bytes} bytes that is not compressed is stored in another size")
+    if rest == [h5py.h5z.FILTER_DEFLATE] and (chunk_bytes > size * validate.DEFLATE_RATIO).any():
+        i = int(np.argmin(size))
+        raise ValueError(f"{name}, chunk {i}: {size[i]} bytes cannot be inflated to {chunk_bytes:,}")
+    return Chunked(name, length, chunk, codec, Table(np.array([found.fd]), len(place), place, size), verify)
 
 
 def _filters(dataset: h5py.Dataset) -> list[int]:
@@ -97,15 +166,23 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
     return [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
 
 
-def _chunk_table(dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(byte, bytes) of every chunk; 0 bytes for one that does not lie there filtered as the array says."""
+def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """(byte, bytes) of every chunk; 0 bytes for one that is not filtered as the array says."""
     chunk = dataset.chunks[0]
     n_chunks = -(-len(dataset) // chunk)
-    place, size = np.zeros(n_chunks, np.int64), np.zeros(n_chunks, np.int64)
+    place, size = np.zeros(n_chunks, np.int64), np.full(n_chunks, -1, np.int64)
+    strange: list[int] = []  # an exception would have to cross HDF5's C code
 
     def note(found: h5py.h5d.StoreInfo) -> None:
-        i = found.chunk_offset[0] // chunk
-        place[i], size[i] = found.byte_offset, 0 if found.filter_mask else found.size
+        i, beside = divmod(found.chunk_offset[0], chunk)
+        if beside or not i < n_chunks or size[i] >= 0 or not 0 <= found.byte_offset < 2**62 or found.size >= 2**62:
+            strange.append(found.chunk_offset[0])
+        else:
+            place[i], size[i] = found.byte_offset, 0 if found.filter_mask else max(found.size, 1)
 
     dataset.id.chunk_iter(note)
+    if strange or (size < 0).any():
+        raise ValueError(
+            f"{name}: its table of chunks is damaged (element {(strange or [int(np.argmin(size)) * chunk])[0]})"
+        )
     return place, size

@@ -8,7 +8,7 @@ import numpy as np
 
 from loaders.native.words import bits_at, reversed_bits, shifted, store64
 
-BUILT_ON = "622a1b44bff71325"  # words.py, as the tests say
+BUILT_ON = "f00902e875edf3d0"  # words.py, as the tests say
 
 INDEX_BITS = 10
 SIZE, MASK = 1 << INDEX_BITS, (1 << INDEX_BITS) - 1
@@ -22,7 +22,11 @@ NOTHING, NEEDS_CARE = 0, 1  # entries of no code: of another kind of symbol, of 
 LENGTHS_AT_ONCE = 4  # of those that 14 bits hold at most, which are loaded at once
 ROUND_BITS = 56  # of what is loaded at once, which all codes of a round of inflate.py must fit
 
-MAX_CODE, N_LITERALS, END_OF_BLOCK, N_DISTANCES = 15, 256, 256, 30
+MAX_CODE, N_LITERALS, END_OF_BLOCK, N_SYMBOLS, N_DISTANCES = 15, 256, 256, 286, 30
+MAX_EXTRA = 5  # bits of the number behind a length's code
+# The most bits between where `read_codes` begins and its last load: the numbers of codes, 19 lengths of three bits, and
+# the lengths of all codes but one, of up to 7 bits each: a repeat takes up to 14, and gives at least three.
+READ_CODES_BITS = 14 + 19 * 3 + (N_SYMBOLS + N_DISTANCES - 1) * 7
 # A book of codes. Of each length: the end of the codes up to it, as the first MAX_CODE bits of a stream, and the place
 # of a code's symbol less the code. Then the symbols, in the order of their codes.
 LIMIT, DELTA, SYMBOLS, BOOK = 0, MAX_CODE + 1, 2 * (MAX_CODE + 1), 2 * (MAX_CODE + 1) + 288
@@ -56,22 +60,28 @@ CODE_ENTRIES = _entries((np.arange(19) << 8, 1))
 @numba.njit(nogil=True, cache=True)
 def fixed_codes(tables, books):
     """Makes the tables of the codes that are always the same."""
-    lengths = np.zeros(288 + N_DISTANCES, np.uint8)
+    lengths = np.zeros(288 + 32, np.uint8)  # with the codes of no meaning, without which the sets are not complete
     lengths[:144], lengths[144:256], lengths[256:280], lengths[280:288], lengths[288:] = 8, 9, 7, 8, 5
     return _make(lengths, 288, tables, books)
 
 
 @numba.njit(nogil=True, cache=True)
 def read_codes(position, tables, books):
-    """Reads the codes at a position and makes their tables: the position behind them, or -1 if they are damaged."""
+    """Reads the codes at a position and makes their tables: the position behind them, or -1 if they are damaged.
+
+    It does not look for the stream's end: READ_CODES_BITS is how far it goes.
+    """
     bits = bits_at(position)
     n_symbols, n_distances, n = 257 + (bits & 31), 1 + (bits >> 5 & 31), 4 + (bits >> 10 & 15)
+    if n_symbols > N_SYMBOLS or n_distances > N_DISTANCES:
+        return -1
     position += 14
-    lengths = np.zeros(320 + 144, np.uint8)  # the last may be repeated beyond what there is
+    # The last repeat may begin one before the end, and is of up to 138 bytes, written in words: 144.
+    lengths = np.zeros(N_SYMBOLS + N_DISTANCES + 144, np.uint8)
     for i in range(n):
         lengths[CODE_ORDER[i]] = bits_at(position) & 7
         position += 3
-    if not _fill_book(lengths[:19], books[0]):
+    if not _fill_book(lengths[:19], books[0]) or not _is_complete(books[0]):
         return -1
     _fill_table(tables[:SIZE], books[0], CODE_ENTRIES, NOTHING, ROUND_BITS)
     lengths[:19] = 0
@@ -107,9 +117,15 @@ def read_codes(position, tables, books):
 
 @numba.njit(nogil=True, cache=True)
 def _make(lengths, n_symbols, tables, books):
-    """Makes tables and books of the lengths of all codes; False if there are more codes than there can be."""
+    """Makes tables and books of the lengths of all codes; False if zlib refuses such sets of codes."""
+    if lengths[END_OF_BLOCK] == 0:
+        return False
     if not _fill_book(lengths[:n_symbols], books[0]) or not _fill_book(lengths[n_symbols:], books[1]):
         return False
+    for book in books:
+        # An incomplete set may have one code at most, of one bit.
+        if not _is_complete(book) and book[LIMIT + 1] != book[LIMIT + MAX_CODE]:
+            return False
     _fill_table(tables[:DISTANCE].view(np.int64), books[0], SYMBOL_ENTRIES, NEEDS_CARE * BESIDE, ROUND_BITS)
     # What two literals, and a length with 5 bits behind its code, leave.
     most = ROUND_BITS - 3 * INDEX_BITS - 5
@@ -127,6 +143,12 @@ def next_symbol(bits, book):
     if length > MAX_CODE:
         return -1, 0
     return np.int64(book[book[DELTA + length] + (code >> (MAX_CODE - length))]), length
+
+
+@numba.njit(nogil=True, cache=True)
+def _is_complete(book):
+    """Whether all bits that can come begin with a code."""
+    return book[LIMIT + MAX_CODE] == 1 << MAX_CODE
 
 
 @numba.njit(nogil=True, cache=True)

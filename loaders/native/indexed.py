@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from loaders.native.matrix import Gathering
+from loaders.native.validate import row_ids
 
 
 class Fetched:
@@ -48,6 +49,11 @@ class Indexed:
     def __len__(self) -> int:
         return len(self.collection)
 
+    def __getitem__(self, rows: np.ndarray) -> Any:
+        """What the hooks make of the rows of these ids, in this order; IndexError for what is no row's."""
+        rows = row_ids(rows, len(self))
+        return next(self.batches(self.gather(rows).result(), [0, len(rows)]))
+
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> int:
         """The size itself: how the collection is stored is not known."""
         return block_size
@@ -59,7 +65,8 @@ class Indexed:
             ordered, fetched.places = np.unique(rows, return_inverse=True)
             fetched.data = self.fetch_transform(self.fetch_callback(self.collection, ordered))
 
-        return Gathering(fetched, [self.pool.submit(read)])
+        check = getattr(self.collection, "check", lambda: None)
+        return Gathering(fetched, [self.pool.submit(read)], check)
 
     def batches(self, fetched: Fetched, cuts: Sequence[int]) -> Iterator[Any]:
         for start, stop in pairwise(cuts):

@@ -1,15 +1,15 @@
-"""Inflates three zlib streams in turn, so that the look-ups of one fill the waits of the others.
+"""Inflates three zlib streams in turn, so that the table look-ups of one hide the latency of the others'.
 
-Where the indices of genes are compressed, matches of three or four bytes and single bytes follow each other as it
-comes. No processor foretells which is next, and to have guessed wrong takes it longer than to decode what it was. So
-nothing is guessed: a round decodes up to two literals and a match, and a literal that is not there has no bits and no
+In compressed indices of genes, matches of three or four bytes and literals follow each other in no order. A branch on
+which of them comes next would often be mispredicted, and a misprediction costs more than decoding the symbol. So there
+is no such branch: a round decodes up to two literals and a match, and a literal that is not there has no bits and no
 bytes. Of a match the first 16 bytes are copied at once, or the first 32 where most are long, as values' are. What a
 round cannot do (codes too long for a table, the end of a block) is done with care, a symbol at a time.
 Any number of a stream's first bytes can be had for their share of its time. Measurements: docs/native.md.
 
 The format is that of RFC 1950 and 1951. `begin` gives a stream to one of the slots, `rest` leaves a slot without one,
-`run` inflates until one slot is done. Streams and results are addresses, and what lies behind them is read and written,
-as far as IN_SLACK and OUT_SLACK say. Checksums are not looked at.
+`run` inflates until one slot is done. Streams and results are addresses; up to IN_SLACK bytes behind a stream are read,
+and up to OUT_SLACK behind a result are written. Checksums are not verified.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,20 @@ from loaders.native.huffman import (
     DISTANCE_BASE,
     DISTANCE_EXTRA,
     END_OF_BLOCK,
+    INDEX_BITS,
     LENGTH_BASE,
     LENGTH_EXTRA,
     LITERAL,
     MASK,
     MATCH,
+    MAX_CODE,
+    MAX_EXTRA,
     N_DISTANCES,
     N_LITERALS,
     NEEDS_CARE,
     NOTHING,
+    READ_CODES_BITS,
+    ROUND_BITS,
     TABLES,
     fixed_codes,
     next_symbol,
@@ -41,11 +46,33 @@ from loaders.native.huffman import (
 )
 from loaders.native.words import bits_at, borrowed, load8, repeated, shifted, store8, unlikely
 
-BUILT_ON = "178240cce32b49c0"  # words.py and huffman.py, as the tests say
+BUILT_ON = "ac81e693262b72ac"  # words.py and huffman.py, as the tests say
 
 SLOTS = 3
 ROUNDS = 64  # between two looks at where the streams are
-IN_SLACK, OUT_SLACK = 2_048, ROUNDS * 260 + 320  # bytes behind a stream and a result: what that may go too far
+WORD = 8  # bytes of a load, the first of which holds the next bit
+# The slack: how many bytes are read behind a stream at most, and written behind a result, whatever the stream says.
+# Nothing is touched before them. `run` looks at every slot before each call of `_rounds`, and goes on only if none is
+# beyond the end of its stream or of its result. Each round but the last then takes ROUND_BITS at most, and gives
+# ROUND_BYTES: two literals and a match.
+#
+# Reads, by the bits between a stream's end and the last load:
+#   the last round    (ROUNDS - 1) * ROUND_BITS.
+#   `_symbol`         The most, if the last round needs care: its two literals, the longest code of a length and the
+#                     number behind it come before the code of a distance. An end of a block leads to `_block`.
+#   `_block`          It looks first: none; 3 + 7 to the length of a stored block, whose bytes end within the stream.
+#   `read_codes`      3 + READ_CODES_BITS, as `_block` has looked.
+#   `begin`           None: it loads two single bytes.
+#   a slot that rests A word where it rests, again and again.
+# Writes, in bytes behind a result's end:
+#   the last round    The most: (ROUNDS - 1) * ROUND_BYTES, two literals, and a match of 258 in steps of 32 bytes.
+#   `_symbol`         As many before it, and a match of 258 in steps of one byte.
+#   `_block`          None: a stored block is not longer than the room for it.
+#   a slot that rests A byte where it rests.
+ROUND_BYTES, LAST_MATCH = 2 + 258, 288
+LAST_ROUND = (ROUNDS - 1) * ROUND_BITS + 2 * INDEX_BITS + MAX_CODE + MAX_EXTRA
+IN_SLACK = max(LAST_ROUND, 3 + READ_CODES_BITS) // 8 + WORD
+OUT_SLACK = (ROUNDS - 1) * ROUND_BYTES + 2 + LAST_MATCH
 GOES_ON, DONE, BAD = 0, 1, 2
 
 # Of a slot, in its row of `state`: the bit in memory that is next and the one where the stream ends; where the next
@@ -69,8 +96,8 @@ def begin(state, codes, books, slot, stream, n, out, wanted, is_head):
     state[slot, LAST], state[slot, IS_HEAD] = out + wanted, is_head
     state[slot, IS_WIDE] = PACKS_WELL * n < wanted
     method, flags = load8(stream), load8(stream + 1)
-    if method & 15 != 8 or flags & 32 or (256 * method + flags) % 31:
-        return False
+    if method & 0x8F != 8 or flags & 32 or (256 * method + flags) % 31:
+        return False  # not DEFLATE, a window of more than 32 KiB, a dictionary or a wrong check
     status = _block(state, codes, books, slot)
     if status == DONE:
         state[slot, IS_HEAD] = True  # nothing is left to do, as where more of a head was inflated than is wanted
@@ -79,7 +106,7 @@ def begin(state, codes, books, slot, stream, n, out, wanted, is_head):
 
 @numba.njit(nogil=True, cache=True)
 def rest(state, codes, slot, scratch):
-    """Makes a slot do nothing beside the others; it goes on reading and writing at the address `scratch`."""
+    """Makes a slot do nothing beside the others; it goes on reading 8 bytes and writing one at `scratch`."""
     state[slot, POSITION], state[slot, OUT], state[slot, FIRST] = 8 * scratch, scratch, scratch
     state[slot, STOP] = state[slot, LAST] = NEVER
     codes[slot * TABLES : (slot + 1) * TABLES] = NOTHING
@@ -213,9 +240,14 @@ def _symbol(state, codes, books, slot):
 
 @numba.njit(nogil=True, cache=True)
 def _block(state, codes, books, slot):
-    """Begins the next block whose symbols are codes; those that are stored are copied."""
+    """Begins the next block whose symbols are codes; those that are stored are copied.
+
+    DONE: of a head, if it is there; of a whole stream, if the last block is stored.
+    """
     tables = codes[slot * TABLES : (slot + 1) * TABLES]
     while state[slot, POSITION] <= state[slot, STOP]:
+        if state[slot, IS_HEAD] and state[slot, OUT] >= state[slot, LAST]:
+            return DONE  # rounds may give more than is wanted: a stored block would have less room than none
         bits = bits_at(state[slot, POSITION])
         state[slot, IS_FINAL], kind = bits & 1, bits >> 1 & 3
         state[slot, POSITION] += 3
@@ -229,10 +261,9 @@ def _block(state, codes, books, slot):
         stream, out, room = (state[slot, POSITION] + 7) >> 3, state[slot, OUT], state[slot, LAST] - state[slot, OUT]
         bits = bits_at(8 * stream)
         n, complement = bits & 0xFFFF, bits >> 16 & 0xFFFF
-        if state[slot, IS_HEAD]:
-            n = min(n, room)
-        elif n ^ complement != 0xFFFF or n > room:
+        if n ^ complement != 0xFFFF or (n > room and not state[slot, IS_HEAD]):
             return BAD
+        n = min(n, room)  # not negative: of a whole stream it is n, and a head has room here
         stream += 4
         if 8 * (stream + n) > state[slot, STOP]:
             return BAD

@@ -10,29 +10,29 @@ import threading
 import numba
 import numpy as np
 
-from loaders.native import inflate, lz4
+from loaders.native import blosc, inflate, lz4
 from loaders.native.codecs import ADVISE, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
-from loaders.native.words import LINE, borrowed, call, copied, streamed
+from loaders.native.words import LINE, borrowed, call, copied, store8, streamed
 
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
-BUILT_ON = "54f61382afafee83"  # words.py, huffman.py, inflate.py and lz4.py, as the tests say
+BUILT_ON = "d1eda67d31397c3a"  # words, huffman, inflate, lz4 and blosc, as the tests say
 
 _own = threading.local()
 
 
-def copy_pieces(codec, dtype, pieces, begin, end, target, out) -> np.ndarray:
+def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
     """Reads and decodes `arrays.Pieces`, and copies what each row has in them to its place in `out`.
 
-    codec: of codecs.py. Returns the numbers of the pieces that could not be read. The memory that it needs is kept for
-    the thread's next call.
+    codec: of codecs.py. n_genes: see `scatter`. Returns the numbers of the pieces that could not be read, or hold what
+    is no gene. The memory that it needs is kept for the thread's next call.
     """
     packed = _scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
     raw = _scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
     failed = np.zeros(len(pieces.start), bool)
     pread, function, like = C_FUNCTIONS[PLAIN], C_FUNCTIONS[codec], np.empty(0, dtype)
-    rest = pieces, begin, end, target, packed, raw, like, out, failed
+    rest = pieces, begin, end, target, packed, raw, like, out, n_genes, failed
     if codec == DEFLATE:
         _copy_inflated(pread, function, *_inflating(), *rest)
     else:
@@ -68,14 +68,20 @@ def _advise(function, fds, places, sizes):
 
 
 @numba.njit(nogil=True, cache=True)
-def scatter(values, start, begin, end, target, out):
-    """Copies what rows of the elements begin..end have of `values`, the first of which is `start`, to their place."""
+def scatter(values, start, begin, end, target, out, n_genes):
+    """Copies what rows of the elements begin..end have of `values`, the first of which is `start`, to their place.
+
+    False, and some rows are not copied, where one of the values is no gene: not 0 to n_genes - 1. n_genes -1: any
+    number may come.
+    """
     stop = start + len(values)
     for row in range(len(begin)):
         a, b = max(begin[row], start), min(end[row], stop)
         if a >= b:
             continue
         place, first, n = a + target[row] - begin[row], a - start, b - a
+        if n_genes >= 0 and not _are_genes(values[first : first + n], n_genes):
+            return False
         if values.dtype == out.dtype:
             _stream(values[first:].ctypes.data, out[place:].ctypes.data, n * out.itemsize)
         else:
@@ -83,6 +89,16 @@ def scatter(values, start, begin, end, target, out):
             to, at = np.uint64(place), np.uint64(first)
             for k in range(np.uint64(n)):
                 out[to + k] = values[at + k]
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
+def _are_genes(values, n_genes):
+    """Whether all are 0 to n_genes - 1: two reductions that become vector code, over values in the cache."""
+    low = high = values[0]
+    for value in values:
+        low, high = min(low, value), max(high, value)
+    return low >= 0 and high < n_genes
 
 
 @numba.njit(nogil=True, cache=True)
@@ -100,7 +116,7 @@ def _stream(source, target, n):
 
 
 @numba.njit(nogil=True, cache=True)
-def _copy_decoded(codec, pread, blosc, pieces, begin, end, target, packed, raw, like, out, failed):
+def _copy_decoded(codec, pread, library, pieces, begin, end, target, packed, raw, like, out, n_genes, failed):
     packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
     begin, end, target = borrowed(begin), borrowed(end), borrowed(target)
     chunk, result = np.int64(packed.ctypes.data), np.int64(raw.ctypes.data)
@@ -110,17 +126,17 @@ def _copy_decoded(codec, pread, blosc, pieces, begin, end, target, packed, raw, 
         failed[i] = call(pread, (pieces.fd[i], into, size, pieces.place[i])) != size
         if codec == BLOSC and not failed[i]:
             status = lz4.decode(chunk, size, raw[0, :wanted], raw[1])
-            if status == lz4.UNKNOWN:
-                failed[i] = np.int32(call(blosc, (chunk, result, wanted, np.int64(1)))) != wanted
+            if status == lz4.UNKNOWN and blosc.is_sound(chunk, size, wanted):
+                failed[i] = np.int32(call(library, (chunk, result, wanted, np.int64(1)))) != wanted
             else:
-                failed[i] = status == lz4.BAD
+                failed[i] = status != lz4.DONE
         if not failed[i]:
-            _scatter_piece(pieces, i, raw[0], like, begin, end, target, out)
+            failed[i] = not _scatter_piece(pieces, i, raw[0], like, begin, end, target, out, n_genes)
 
 
 @numba.njit(nogil=True, cache=True)
 def _copy_inflated(
-    pread, adler32, state, codes, books, pieces, begin, end, target, packed, raw, like, out, failed
+    pread, adler32, state, codes, books, pieces, begin, end, target, packed, raw, like, out, n_genes, failed
 ):  # fmt: skip
     state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
     packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
@@ -149,14 +165,16 @@ def _copy_inflated(
             status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
         failed[i] = status == inflate.BAD
         if not failed[i]:
-            _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out)
+            if wanted[i] == whole[i]:
+                store8(pieces.mark[i], 1)
+            failed[i] = not _scatter_piece(pieces, i, raw[slot], like, begin, end, target, out, n_genes)
 
 
 @numba.njit(nogil=True, cache=True)
-def _scatter_piece(pieces, i, raw, like, begin, end, target, out):
+def _scatter_piece(pieces, i, raw, like, begin, end, target, out, n_genes):
     values = raw[: pieces.wanted[i] // like.itemsize * like.itemsize].view(like.dtype)
     mine = slice(pieces.first[i], pieces.last[i])
-    scatter(values, pieces.start[i], begin[mine], end[mine], target[mine], out)
+    return scatter(values, pieces.start[i], begin[mine], end[mine], target[mine], out, n_genes)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -10,6 +10,7 @@ from loaders.native.fetch import first_batch_alone, read_ahead
 from loaders.native.matrix import Gathering
 from loaders.native.samplers import BlockShuffling, Sampler
 from loaders.native.sampling import Subset
+from loaders.native.validate import count, row_ids
 
 
 class Source(Protocol):
@@ -67,11 +68,19 @@ class BlockLoader:
         worker: int = 0,
         workers: int = 1,
     ) -> None:
-        if not 0 <= rank < ranks:
-            raise ValueError(f"rank {rank} is not one of {ranks}")
+        batch_size, fetch_factor = count("batch_size", batch_size), count("fetch_factor", fetch_factor)
+        for name, place, among in (
+            ("rank", rank, count("ranks", ranks)),
+            ("worker", worker, count("workers", workers)),
+        ):
+            if not 0 <= place < among:
+                raise ValueError(f"{name} {place} is not one of {among}")
         self.source, self.sampler, self.labels = source, sampler, dict(labels or {})
+        for name, codes in self.labels.items():
+            if len(codes) != len(source):
+                raise ValueError(f"labels {name!r} has {len(codes):,} codes, but the source has {len(source):,} rows")
         self.batch_size, self.fetch_rows, self.seed = batch_size, batch_size * fetch_factor, seed
-        self.subset = None if subset is None else _row_ids(subset, len(source))
+        self.subset = None if subset is None else _subset(subset, len(source))
         self.share = {"rank": rank, "ranks": ranks, "workers": workers, "drop_last": drop_last}
         self.worker = worker
         self.epoch_index, self.delivered = 0, 0
@@ -131,10 +140,15 @@ class BlockLoader:
         return shares
 
 
-def _row_ids(subset: np.ndarray, n: int) -> np.ndarray:
-    ids = np.unique(np.asarray(subset))
-    if len(ids) != len(subset):
-        raise ValueError("the subset names a row twice")
-    if not len(ids) or ids[0] < 0 or ids[-1] >= n or not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(f"the subset must hold ids of rows, whole numbers from 0 to {n - 1}")
-    return ids.astype(np.int64, copy=False)
+def _subset(subset: np.ndarray, n: int) -> np.ndarray:
+    """Its ids, ascending; ValueError for none at all, one that comes twice, or what is no row's id."""
+    try:
+        ids = np.sort(row_ids(subset, n))
+    except IndexError as error:
+        raise ValueError(f"the subset must hold ids of rows: {error}") from error
+    if not len(ids):
+        raise ValueError("the subset is empty: it names no row")
+    twice = np.flatnonzero(ids[1:] == ids[:-1])
+    if len(twice):
+        raise ValueError(f"the subset names row {ids[twice[0]]} twice")
+    return ids

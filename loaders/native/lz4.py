@@ -2,11 +2,12 @@
 
 Blosc puts the bytes of values together by place (all first ones, all second ones, and so on). Of counts and of indices
 they are short matches, one upon the other, and every fourth begins less than eight bytes before where it goes. LZ4's
-library branches on that, and no processor foretells it. Here one instruction repeats what is near, so that any match of
-up to 16 bytes is a load and a store; and the other stream is at work while one waits for what it has just written. What
+library branches on that, which is often mispredicted. Here one instruction repeats what is near, so that any match of
+up to 16 bytes is a load and a store; and the other stream is decoded while one waits for what it has just written. What
 is rare (long, or near a stream's end) is done with care. Measurements: docs/native.md.
 
-The formats are those of LZ4's blocks and of c-blosc 1. Chunks are addresses; nothing beyond a chunk is read.
+The formats are those of LZ4's blocks and of c-blosc 1. Chunks are addresses. Nothing is read or written outside the
+chunk, the result and the planes.
 """
 
 import numba
@@ -14,7 +15,7 @@ import numpy as np
 
 from loaders.native.words import copied, filled, load8, load16, load32, load64, repeated, store8, store64, unlikely
 
-BUILT_ON = "622a1b44bff71325"  # words.py, as the tests say
+BUILT_ON = "f00902e875edf3d0"  # words.py, as the tests say
 
 DONE, BAD, UNKNOWN, GOES_ON, NEEDS_CARE = 0, 1, 2, 3, 4
 
@@ -33,8 +34,10 @@ AT, END, TO, FIRST, LAST, FIELDS = 0, 1, 2, 3, 4, 5
 MORE, LEAST_MATCH = 15, 4
 MOST_LITERALS, MOST_MATCH = 8, 16  # of a sequence that needs no care
 ROUNDS = 16  # between two looks at where the streams are
-ROUNDS_IN = ROUNDS * (3 + MOST_LITERALS) + 8  # bytes that they may go, and look beyond
-ROUNDS_OUT = ROUNDS * (MOST_LITERALS + MOST_MATCH) + 16
+# Bytes that they read and write at most. The longest sequence reads and writes the furthest: what a shorter one loads
+# and stores beyond its own bytes is within that.
+ROUNDS_IN = ROUNDS * (3 + MOST_LITERALS)
+ROUNDS_OUT = ROUNDS * (MOST_LITERALS + MOST_MATCH)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -54,12 +57,14 @@ def decode(chunk, size, out, planes):
     n_blocks = -(-wanted // block)
     if HEAD + 4 * n_blocks > size:
         return BAD
+    is_split = block >= LEAST_SPLIT * width and not flags & NOT_SPLIT
     is_shuffled = flags & SHUFFLED != 0 and width > 1
     to = np.int64((planes if is_shuffled else out).ctypes.data)
-    streams, n_streams = np.empty((n_blocks * width, FIELDS), np.int64), 0
+    # One for each word of the chunk at most, or for each LEAST_SPLIT bytes of the result: whatever the head says.
+    streams, n_streams = np.empty((n_blocks * (width if is_split else 1), FIELDS), np.int64), 0
     for i in range(n_blocks):
         n = min(block, wanted - i * block)
-        splits = width if n == block and n >= LEAST_SPLIT * width and not flags & NOT_SPLIT else 1
+        splits = width if is_split and n == block else 1
         at = load32(chunk + HEAD + 4 * i)
         for _ in range(splits):
             if at + 4 > size:
@@ -146,8 +151,7 @@ def _alone(a):
                 at, to, status = _sequence(at, to, a[FIRST])
                 if unlikely(status != GOES_ON):
                     break
-        if status != BAD:
-            at, to, status = _with_care(a, at, to)
+        at, to, status = _with_care(a, at, to)
     return status == DONE
 
 
@@ -159,8 +163,8 @@ def _has_room(stream, at, to):
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
 def _sequence(at, to, first):
-    """One, unless it needs care: where the next is and goes."""
-    lengths = load8(at)
+    """One, unless it needs care: where the next is and goes. What is damaged needs care, which says so."""
+    lengths, n = load8(at), 0
     if unlikely(lengths > MOST_MATCH - LEAST_MATCH):
         n = lengths >> 4
         lengths &= 15
@@ -170,7 +174,7 @@ def _sequence(at, to, first):
         at, to = at + n, to + n
     distance = load16(at + 1)
     if unlikely((to - distance < first) | (distance == 0)):
-        return at, to, BAD
+        return at - n, to - n, NEEDS_CARE
     repeated(to, distance)
     return at + 3, to + lengths + LEAST_MATCH, GOES_ON
 

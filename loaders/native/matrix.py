@@ -3,9 +3,9 @@
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from copy import copy
 from functools import cache
 from itertools import pairwise
@@ -18,8 +18,10 @@ from harness.host import available_cores
 from loaders.native.arrays import Array
 from loaders.native.copies import Copies, of_rows, tasks
 from loaders.native.dense import dense
+from loaders.native.files import Files
 from loaders.native.memory import Memory
 from loaders.native.sampling import aligned
+from loaders.native.validate import choice, count, row_ids
 
 NICENESS = 10  # of the threads that decode: who consumes the minibatches gets the processor first
 PIECES_PER_TASK = 128  # at most: Python is asked for the next task so seldom
@@ -52,14 +54,15 @@ class Rows(NamedTuple):
 class Gathering:
     """What is being read: `fetched` is whole once all tasks have ended."""
 
-    def __init__(self, fetched: Any, tasks: list[Future]) -> None:
-        self.fetched, self.tasks = fetched, tasks
+    def __init__(self, fetched: Any, tasks: list[Future], check: Callable[[], None]) -> None:
+        self.fetched, self.tasks, self.check = fetched, tasks, check
 
     def result(self) -> Any:
-        """Waits for all of it; raises what reading raised."""
+        """Waits for all of it; raises what reading raised, and OSError where a file has changed meanwhile."""
         try:
             for task in self.tasks:
                 task.result()
+            self.check()
         except BaseException:
             self.cancel()
             raise
@@ -78,8 +81,8 @@ class Matrix:
     """The rows of all parts, one after another; holds open files and threads until `close`.
 
     output: "csr" gives batches as scipy matrices that are views into the buffer, "dense" as arrays of their own; both
-    float32, (rows, n_genes). threads: that decode; None: one a core. close: frees the files.
-    Memory: 8 bytes a row and 16 bytes a chunk.
+    float32, (rows, n_genes). threads: that decode; None: one a core. files: what `close` frees.
+    Memory: 8 bytes a row and 17 bytes a chunk.
     """
 
     few_are_quick = True
@@ -91,22 +94,23 @@ class Matrix:
         *,
         output: Literal["csr", "dense"] = "csr",
         threads: int | None = None,
-        close: Callable[[], None],
+        files: Files,
     ) -> None:
-        self.parts, self.n_genes, self.output = parts, n_genes, output
+        choice("output", output, ("csr", "dense"))
+        self.threads = available_cores() if threads is None else count("threads", threads)
+        self.parts, self.n_genes, self.output, self.files = parts, n_genes, output, files
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
-        self.threads = threads or available_cores()
         self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode", initializer=_give_way)
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
         self.blocks: dict[int, np.ndarray | int] = {}
         self.memory = Memory()
-        self.close_files = close
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
     def __getitem__(self, rows: np.ndarray) -> csr_matrix:
-        """The rows of these ids, in this order."""
+        """The rows of these ids, in this order; IndexError for what is no row's."""
+        rows = row_ids(rows, len(self))
         return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> np.ndarray | int:
@@ -151,18 +155,18 @@ class Matrix:
         found = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
         copies = [
             copied
-            for arrays, out in (
-                ([part.indices for part in self.parts], found.indices),
-                ([part.data for part in self.parts], found.data),
+            for arrays, out, n_genes in (
+                ([part.indices for part in self.parts], found.indices, self.n_genes),
+                ([part.data for part in self.parts], found.data, -1),
             )
-            for copied in of_rows(arrays, cuts, begin, end, target, out)
+            for copied in of_rows(arrays, cuts, begin, end, target, out, n_genes)
         ]
         n_pieces = sum(len(each.of) for each in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), PIECES_PER_TASK))
         work = list(tasks(copies, size))
         for task in work[:TASKS_AHEAD]:
             _advise(task)
-        return Gathering(found, [self.pool.submit(_copy, work, i) for i in range(len(work))])
+        return Gathering(found, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """The minibatches of what was gathered, from each of the cuts to the next."""
@@ -178,14 +182,28 @@ class Matrix:
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
-        self.close_files()
+        self.files.close()
 
 
-def open_matrix(open_parts: Callable[[ExitStack], list[Part]], n_genes: int, **options: Any) -> Matrix:
-    """A `Matrix` of what `open_parts` opens; it enters in the stack what is to be closed with it."""
-    with ExitStack() as opened:
-        parts = open_parts(opened)
-        return Matrix(parts, n_genes, close=opened.pop_all().close, **options)
+def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:
+    """A `Matrix` of what `open_parts` opens; it enters in the files what is to be closed with it."""
+    with Files() as files:
+        parts = open_parts(files)
+        files.check()
+        warn_if_slow(parts)
+        return Matrix(parts, n_genes, files=files, **options)
+
+
+def warn_if_slow(parts: Sequence[Part]) -> None:
+    """A warning for each reason why some arrays are read more slowly than they could be, naming the first of them."""
+    reasons: dict[str, list[str]] = {}
+    for part in parts:
+        for array in (part.data, part.indices):
+            if array.slow:
+                reasons.setdefault(array.slow, []).append(array.name)
+    for reason, names in reasons.items():
+        others = f" (so are {len(names) - 1} other arrays)" if len(names) > 1 else ""
+        warnings.warn(f"{names[0]} {reason}{others}", stacklevel=3)
 
 
 def _give_way() -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from loaders.native.sampling import BlockShuffled, BlockWeighted, Order, Streamed, balanced
+from loaders.native.validate import count
 
 
 class Blocks(Protocol):
@@ -42,6 +43,9 @@ class BlockShuffling:
     block_size: int = 16
     aligned: bool = True
 
+    def __post_init__(self) -> None:
+        count("block_size", self.block_size)
+
     def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
         whole = self.aligned and self.block_size > 1
         cut = blocks.aligned_blocks(self.block_size, rows) if whole else self.block_size
@@ -59,11 +63,21 @@ class BlockWeightedSampling:
     block_size: int = 16
     n_drawn: int | None = None
 
-    def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
+    def __post_init__(self) -> None:
+        _check_drawing(self)
         weights = np.asarray(self.weights)
-        weights = weights if rows is None else weights[rows]
-        if len(weights) != n_rows or not (weights >= 0).all() or not weights.sum() > 0:
-            raise ValueError(f"weights must be {n_rows} numbers of which none is negative and some are not zero")
+        if weights.ndim != 1 or weights.dtype.kind not in "iuf":
+            raise ValueError(f"weights must be numbers in one dimension, not {weights.dtype} of {weights.shape}")
+        wrong = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+        if len(wrong):
+            raise ValueError(f"weights must be finite and not negative; row {wrong[0]} has {weights[wrong[0]]}")
+        if not weights.any():
+            raise ValueError("weights are all zero: no row could be drawn")
+
+    def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
+        weights = _of_rows("weights", self.weights, rows, n_rows)
+        if not weights.any():
+            raise ValueError("weights of the rows chosen are all zero: none could be drawn")
         return BlockWeighted(weights, fetch_rows, self.block_size, seed, epoch, self.n_drawn)
 
 
@@ -78,7 +92,29 @@ class ClassBalancedSampling:
     block_size: int = 16
     n_drawn: int | None = None
 
+    def __post_init__(self) -> None:
+        _check_drawing(self)
+        codes = np.asarray(self.codes)
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ValueError(f"codes must be whole numbers in one dimension, not {codes.dtype} of {codes.shape}")
+
     def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
-        codes = np.asarray(self.codes) if rows is None else np.asarray(self.codes)[rows]
+        codes = _of_rows("codes", self.codes, rows, n_rows)
         weighted = BlockWeightedSampling(balanced(codes), self.block_size, self.n_drawn or n_rows)
         return weighted.order(blocks, None, n_rows, fetch_rows, seed, epoch)
+
+
+def _check_drawing(sampler: BlockWeightedSampling | ClassBalancedSampling) -> None:
+    count("block_size", sampler.block_size)
+    if sampler.n_drawn is not None:
+        count("n_drawn", sampler.n_drawn)
+
+
+def _of_rows(name: str, values: np.ndarray, rows: np.ndarray | None, n_rows: int) -> np.ndarray:
+    """The values of the rows chosen; ValueError where there is not one for each row of the source."""
+    values = np.asarray(values)
+    # Of a subset only its last row is known here: the source may have more.
+    needed = n_rows if rows is None else int(rows[-1]) + 1
+    if len(values) < needed or (rows is None and len(values) > needed):
+        raise ValueError(f"{name} has {len(values):,} entries, but the source has {needed:,} rows")
+    return values if rows is None else values[rows]

@@ -117,7 +117,7 @@ class Subset:
 def balanced(codes: np.ndarray) -> np.ndarray:
     """Weights with which every class is drawn as often as any other; codes below 0 are in no class, weight 0."""
     counts = np.bincount(codes[codes >= 0])
-    return np.append(1 / np.maximum(counts, 1), 0.0)[codes]
+    return np.append(1 / np.maximum(counts, 1), 0.0)[np.maximum(codes, -1)]
 
 
 def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:

@@ -4,6 +4,7 @@ import platform
 
 import numba
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -62,12 +63,21 @@ def streamed(typing_context, source, target):
     return types.void(types.int64, types.int64), generate
 
 
-SHUFFLE = {
-    "x86_64": "llvm.x86.ssse3.pshuf.b.128",
-    "AMD64": "llvm.x86.ssse3.pshuf.b.128",
-    "aarch64": "llvm.aarch64.neon.tbl1.v16i8",
-    "arm64": "llvm.aarch64.neon.tbl1.v16i8",
-}.get(platform.machine())
+SHUFFLES = {
+    "x86_64": ("ssse3", "llvm.x86.ssse3.pshuf.b.128"),
+    "AMD64": ("ssse3", "llvm.x86.ssse3.pshuf.b.128"),
+    "aarch64": (None, "llvm.aarch64.neon.tbl1.v16i8"),
+    "arm64": (None, "llvm.aarch64.neon.tbl1.v16i8"),
+}
+"""By architecture: what not all of its processors have, and the instruction."""
+
+
+def _shuffle() -> str | None:
+    feature, name = SHUFFLES.get(platform.machine(), (None, None))
+    return name if feature is None or get_host_cpu_features().get(feature) else None
+
+
+SHUFFLE = _shuffle()
 """The processor's instruction that puts 16 bytes in any order; None: `repeated` copies them one at a time."""
 
 VECTOR = 16  # bytes

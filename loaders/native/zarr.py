@@ -6,77 +6,165 @@ from the files and decoded by threads.
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from loaders.native import codecs
-from loaders.native.arrays import Array, Chunked, Table, Through, open_file
+from loaders.native import codecs, genes, validate
+from loaders.native.arrays import Array, Chunked, Table, Through
+from loaders.native.files import Files, Stamp, describing
 from loaders.native.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
 NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
 
 
-def open_parts(groups: Sequence[Path], opened: ExitStack) -> list[Part]:
-    """The matrix X of each of the groups."""
-    return [_part(group, opened) for group in groups]
-
-
-def _part(path: Path, opened: ExitStack) -> Part:
+def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
+    """The matrix X of each of the groups; ValueError where they name different genes, and for damaged ones."""
     import zarr
 
-    x = zarr.open_group(path, mode="r")["X"]
-    indptr = x["indptr"][:].astype(np.int64, copy=False)
-    return Part(indptr, *(_array(path / "X" / name, x[name], opened) for name in ("data", "indices")))
+    parts, opened, widths = [], [], set()
+    for path in groups:
+        with describing(path):
+            root = zarr.open_group(path, mode="r")
+            part, n_genes = _part(path, root, files)
+            genes.check_count(str(path), genes.name_column(root, "X"), n_genes)
+        parts.append(part)
+        widths.add(n_genes)
+        opened.append((str(path), partial(_names, path, root)))
+    if len(widths) > 1:
+        raise ValueError(f"the groups differ in their number of genes: {sorted(widths)}")
+    if len(opened) > 1:
+        genes.check_same(opened)
+    return parts
 
 
-def _array(folder: Path, array, opened: ExitStack) -> Array:
+def _names(path: Path, root: Any) -> np.ndarray | None:
+    with describing(path):
+        column = genes.name_column(root, "X")
+        return None if column is None else column[:]
+
+
+def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
+    """The rows, and how many genes they have."""
+    x, name = root["X"], f"{path}/X"
+    for key in ("indptr", "data", "indices"):
+        if key not in x:
+            raise ValueError(f"{name} is no CSR matrix: it has no {key}")
+    if "csr" not in str(x.attrs.get("encoding-type")):
+        raise ValueError(f"{name} is {x.attrs.get('encoding-type')}; rows are read from CSR")
+    rows, n_genes = validate.shape(name, x.attrs.get("shape"))
+    validate.matrix(name, rows, x["indptr"], x["data"], x["indices"])
+    stored = x["indptr"].nbytes_stored()
+    validate.held(f"{name}/indptr", x["indptr"].nbytes, stored)
+    indptr = validate.row_starts(f"{name}/indptr", x["indptr"][:], x["data"].shape[0])
+    return Part(indptr, *(_array(path / "X" / key, x[key], files) for key in ("data", "indices"))), n_genes
+
+
+def _array(folder: Path, array: Any, files: Files) -> Array:
     name, chunk = str(folder), array.chunks[0]
+    if chunk < 1 or (array.shards and (array.shards[0] < chunk or array.shards[0] % chunk)):
+        raise ValueError(f"{name}: its chunks have {chunk} elements, its shards {array.shards}")
     codec = _codec(array)
     if codec is None:
         return Through(name, array, "no other codec is at hand for its compressors")
-    where = (_from_shards if array.shards else _from_files)(folder, array, array.metadata.encode_chunk_key, opened)
+    where = _from_shards(folder, array, codec, files) if array.shards else _from_files(folder, array)
     if where is None:
-        return Through(name, array, "some of its chunks were never written")
+        return Through(name, array, "some of its chunks were never written, or its shards are of another form")
     return Chunked(name, array.shape[0], chunk, codec, where)
 
 
-def _codec(array) -> codecs.Codec | None:
+def _codec(array: Any) -> codecs.Codec | None:
     """The codec of its chunks; None for one, or a chain of some, that only zarr knows."""
     compressors = array.compressors
     if array.filters or len(compressors) > 1:
         return None
+    if array.metadata.zarr_format == 3:  # in version 2 the type says which byte comes first
+        endian = getattr(array.serializer, "endian", None)
+        if type(array.serializer).__name__ != "BytesCodec" or (array.dtype.itemsize > 1 and _text(endian) != "little"):
+            return None
     kind = type(compressors[0]).__name__.lower().removesuffix("codec") if compressors else "plain"
     known = {"plain": codecs.plain, "blosc": codecs.blosc, "zstd": codecs.zstd}
     return known[kind](array.dtype) if kind in known else None
 
 
-def _from_files(folder: Path, array, encode: Callable, opened: ExitStack) -> Callable[[int], bytes] | None:
-    n_chunks = -(-array.shape[0] // array.chunks[0])
-    if not all((folder / encode((i,))).exists() for i in range(n_chunks)):
+def _text(value: Any) -> str:
+    """Of a word, which some versions of zarr give as an Enum."""
+    return str(getattr(value, "value", value))
+
+
+def _from_files(folder: Path, array: Any) -> Callable[[int], bytes] | None:
+    """Reads a chunk from its own file, if all are there; each must stay as it is now."""
+    n_chunks, encode = -(-array.shape[0] // array.chunks[0]), array.metadata.encode_chunk_key
+    stamps = np.empty((n_chunks, 2), np.int64)
+    for i in range(n_chunks):
+        path = _within(folder, encode((i,)))
+        if not path.is_file():
+            return None
+        status = path.stat()
+        stamps[i] = status.st_size, status.st_mtime_ns
+
+    def read(i: int) -> bytes:
+        path = folder / encode((i,))
+        with path.open("rb") as file:
+            packed, stamp = file.read(), Stamp.of(file.fileno())
+        if (stamp.size, stamp.mtime_ns) != tuple(stamps[i]):
+            raise OSError(f"{path} has changed since it was opened; open it again")
+        return packed
+
+    return read
+
+
+def _within(folder: Path, key: str) -> Path:
+    """The path of a chunk; ValueError for one that leads out of the array's folder."""
+    if key.startswith("/") or ".." in key.split("/"):
+        raise ValueError(f"{folder}: its metadata name a chunk outside of its folder: {key}")
+    return folder / key
+
+
+def _from_shards(folder: Path, array: Any, codec: codecs.Codec, files: Files) -> Table | None:
+    sharding = array.metadata.codecs[0]
+    if [type(each).__name__ for each in sharding.index_codecs] != ["BytesCodec", "Crc32cCodec"]:
         return None
-    return lambda i: (folder / encode((i,))).read_bytes()
-
-
-def _from_shards(folder: Path, array, encode: Callable, opened: ExitStack) -> Table | None:
-    per_shard = array.shards[0] // array.chunks[0]
+    if _text(sharding.index_codecs[0].endian) != "little":
+        return None
+    per_shard, chunk_bytes = array.shards[0] // array.chunks[0], array.chunks[0] * array.dtype.itemsize
+    n_chunks = -(-array.shape[0] // array.chunks[0])
     fds, tables = [], []
     for shard in range(-(-array.shape[0] // array.shards[0])):
-        path = folder / encode((shard,))
-        if not path.exists():
+        path = _within(folder, array.metadata.encode_chunk_key((shard,)))
+        if not path.is_file():
             return None
-        fds.append(open_file(path, opened))
-        index_bytes = 16 * per_shard
-        leads = array.metadata.codecs[0].index_location == "start"
-        at = 0 if leads else os.fstat(fds[-1]).st_size - index_bytes - CHECKSUM_BYTES
-        tables.append(np.frombuffer(os.pread(fds[-1], index_bytes, at), "<u8").reshape(-1, 2))
-    table = np.concatenate(tables)[: -(-array.shape[0] // array.chunks[0])]
-    if (table[:, 0] == NOWHERE).any():
-        return None
-    place, size = table.T.astype(np.int64)
+        fds.append(files.open(path))
+        in_use = min(per_shard, n_chunks - shard * per_shard)
+        leads = _text(sharding.index_location) == "start"
+        index = _index(path, fds[-1], files.size(fds[-1]), per_shard, leads)[:in_use]
+        if (index == NOWHERE).all(axis=1).any():
+            return None
+        # As int64 what is beyond any file is negative, and so refused.
+        place, size = index.T.astype(np.int64)
+        validate.chunks(str(path), place, size, chunk_bytes, files.size(fds[-1]))
+        validate.disjoint([(str(path), place, size)])
+        if codec.compiled == codecs.PLAIN and (size != chunk_bytes).any():
+            raise ValueError(f"{path}: a chunk that is not compressed is stored in {size.min()} to {size.max()} bytes")
+        tables.append(np.stack([place, size]))
+    place, size = np.concatenate(tables, axis=1) if tables else np.empty((2, 0), np.int64)
     return Table(np.array(fds), per_shard, place, size)
+
+
+def _index(path: Path, fd: int, file_bytes: int, per_shard: int, leads: bool) -> np.ndarray:
+    """(per_shard, 2) uint64: the place and size of each chunk; OSError where its checksum does not hold."""
+    from google_crc32c import value as crc32c
+
+    n = 16 * per_shard
+    if file_bytes < n + CHECKSUM_BYTES:
+        raise OSError(f"{path} is cut short: its index of {per_shard} chunks alone has {n + CHECKSUM_BYTES:,} bytes")
+    raw = os.pread(fd, n + CHECKSUM_BYTES, 0 if leads else file_bytes - n - CHECKSUM_BYTES)
+    if len(raw) != n + CHECKSUM_BYTES or crc32c(raw[:n]) != int.from_bytes(raw[n:], "little"):
+        raise OSError(f"{path}: the checksum of its index of chunks does not hold")
+    return np.frombuffer(raw[:n], "<u8").reshape(-1, 2)
 
 
 def obs_column(path: Path, name: str) -> np.ndarray:

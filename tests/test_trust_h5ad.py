@@ -1,0 +1,236 @@
+"""Our loader believes nothing that a file says: each kind of lie has one error that names the file and the place."""
+
+import shutil
+import zlib
+from pathlib import Path
+
+import anndata as ad
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from loaders.native import BlockLoader, BlockShuffling, open_h5ad
+from tests.trust import GENE, GENES, OUTPUTS, ROWS, X, read_all
+
+
+@pytest.fixture
+def h5ad(tmp_path: Path) -> Path:
+    """Gzip in chunks of 64 elements."""
+    path = tmp_path / "a.h5ad"
+    ad.AnnData(X, var=pd.DataFrame(index=[f"g{i}" for i in range(GENES)])).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        for name in ("data", "indices"):
+            _store(file, name, file["X"][name][:], chunks=(64,), compression="gzip")
+    return path
+
+
+def _store(file: h5py.File, name: str, values: np.ndarray, **options: object) -> None:
+    if name in file["X"]:
+        del file["X"][name]
+    file["X"].create_dataset(name, data=values, **options)
+
+
+def read(path: Path, output: str = "csr") -> list[np.ndarray]:
+    return read_all(lambda: open_h5ad(path, output=output, threads=2))
+
+
+INDPTR = {
+    "does not begin at 0": (lambda v: np.concatenate([[5], v[1:]]), "begins with 5"),
+    "negative": (lambda v: np.concatenate([[-100], v[1:]]), "begins with -100"),
+    "far below": (lambda v: np.concatenate([[-(10**6)], v[1:]]), "begins with"),
+    "falls": (lambda v: np.concatenate([v[:20], v[[21, 20]], v[22:]]), "falls at row 20"),
+    "a jump of 2**31": (lambda v: np.where(np.arange(len(v)) == 30, v + 2**31, v), "falls at row 30"),
+    "beyond the data": (lambda v: np.concatenate([v[:-1], [v[-1] + 1]]), "ends with"),
+    "far beyond the data": (lambda v: np.concatenate([v[:-1], [2**62]]), "ends with"),
+    "shorter": (lambda v: v[:-3], "60 rows need 61"),
+    "longer": (lambda v: np.concatenate([v, v[-1:]]), "60 rows need 61"),
+    "fractions": (lambda v: v + 0.5, "not whole numbers"),
+}
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("lie", INDPTR)
+def test_row_starts_of_h5ad(h5ad: Path, lie: str, output: str) -> None:
+    change, message = INDPTR[lie]
+    with h5py.File(h5ad, "a") as file:
+        _store(file, "indptr", change(X.indptr.astype(np.int64)))
+    with pytest.raises(ValueError, match=rf"a.h5ad: /X/indptr.* {message}"):
+        read(h5ad, output)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("storage", [{"compression": "gzip", "chunks": (64,)}, {"chunks": (64,)}, {}], ids=str)
+@pytest.mark.parametrize("lie", GENE)
+def test_genes_of_h5ad(h5ad: Path, lie: str, storage: dict, output: str) -> None:
+    values = X.indices.copy()
+    values[777] = GENE[lie]
+    with h5py.File(h5ad, "a") as file:
+        _store(file, "indices", values, **storage)
+    with pytest.raises(ValueError, match=rf"a.h5ad: /X/indices, element 777, is gene {GENE[lie]}"):
+        read(h5ad, output)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_genes_beyond_32_bits(h5ad: Path, output: str) -> None:
+    values = X.indices.astype(np.int64)
+    values[3] += 2**32 + 1
+    with h5py.File(h5ad, "a") as file:
+        _store(file, "indices", values, chunks=(64,), compression="gzip")
+    with pytest.raises(ValueError, match=r"/X/indices, element 3, is gene 42949"):
+        read(h5ad, output)
+
+
+def test_data_and_indices_of_different_lengths(h5ad: Path) -> None:
+    with h5py.File(h5ad, "a") as file:
+        _store(file, "data", X.data[:-1], chunks=(64,))
+    with pytest.raises(ValueError, match=r"/X/data has 899 elements and .*/X/indices has 900"):
+        read(h5ad)
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40), (ROWS, -1), (ROWS, 2**31), (ROWS,), "six by five"])
+def test_shapes(h5ad: Path, shape: object) -> None:
+    with h5py.File(h5ad, "a") as file:
+        file["X"].attrs["shape"] = shape
+    with pytest.raises(ValueError, match=r"a.h5ad.*"):
+        read(h5ad)
+
+
+CHUNK = {
+    "shorter": lambda raw: raw[: len(raw) // 2],
+    "empty": lambda raw: b"\0",
+    "of zeros": lambda raw: bytes(len(raw)),
+    "flipped": lambda raw: raw[:40] + bytes(255 - b for b in raw[40:44]) + raw[44:],
+    "with a wrong checksum": lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]),
+}
+
+
+@pytest.mark.parametrize("verify", ["first", "always"])
+@pytest.mark.parametrize("damage", CHUNK)
+def test_a_damaged_chunk_reaches_no_minibatch(h5ad: Path, damage: str, verify: str) -> None:
+    """Neither whole nor by its head, whatever rows come first."""
+    with h5py.File(h5ad, "a") as file:
+        dataset = file["X/data"].id
+        mask, raw = dataset.read_direct_chunk((5 * 64,))
+        dataset.write_direct_chunk((5 * 64,), CHUNK[damage](raw), mask)
+    touched = np.flatnonzero((X.indptr[:-1] < 6 * 64) & (X.indptr[1:] > 5 * 64))
+    source = open_h5ad(h5ad, threads=2, verify=verify)
+    for row in range(ROWS):
+        if row in touched:
+            with pytest.raises(OSError, match=r"/X/data, chunk 5 .* cannot be read"):
+                source[[row]]
+        else:
+            np.testing.assert_array_equal(source[[row]].toarray(), X[[row]].toarray())
+    source.close()
+
+
+def test_a_chunk_too_short_for_what_it_is_said_to_hold(tmp_path: Path) -> None:
+    """No stream of that many bytes inflates to it, so no memory is taken for it."""
+    path = tmp_path / "a.h5ad"
+    ad.AnnData(sp.csr_matrix(np.ones((200, 100), np.float32))).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        _store(file, "data", np.ones(20_000, np.float32), chunks=(20_000,), compression="gzip")
+        file["X/data"].id.write_direct_chunk((0,), b"x" * 50)
+    with pytest.raises(ValueError, match=r"/X/data, chunk 0: 50 bytes cannot be inflated to 80,000"):
+        read(path)
+
+
+def test_without_verification_the_end_of_a_chunk_is_looked_at_alone(h5ad: Path) -> None:
+    """What "never" risks: the first rows of a chunk whose end is damaged are handed out."""
+    with h5py.File(h5ad, "a") as file:
+        dataset = file["X/data"].id
+        mask, raw = dataset.read_direct_chunk((5 * 64,))
+        dataset.write_direct_chunk((5 * 64,), CHUNK["with a wrong checksum"](raw), mask)
+    row = int(np.searchsorted(X.indptr, 5 * 64, "right")) - 1
+    source = open_h5ad(h5ad, threads=2, verify="never")
+    np.testing.assert_array_equal(source[[row]].toarray(), X[[row]].toarray())
+    with pytest.raises(OSError, match=r"/X/data, chunk 5"):
+        source[np.arange(ROWS)]
+    source.close()
+
+
+def test_a_chunk_of_wrong_length(h5ad: Path) -> None:
+    for n in (63, 65):
+        with h5py.File(h5ad, "a") as file:
+            file["X/data"].id.write_direct_chunk((0,), zlib.compress(np.ones(n, np.float32).tobytes()))
+        with pytest.raises(OSError, match=r"/X/data, chunk 0"):
+            read(h5ad)
+
+
+@pytest.mark.parametrize("cut", [100, 2_000, 9_000, -1])
+def test_files_cut_off(h5ad: Path, cut: int) -> None:
+    raw = h5ad.read_bytes()
+    h5ad.write_bytes(raw[:cut])
+    with pytest.raises(OSError, match=r"a.h5ad"):
+        read(h5ad)
+
+
+@pytest.mark.parametrize("how", ["written to", "cut off", "longer"])
+def test_files_that_change_while_they_are_read(h5ad: Path, how: str) -> None:
+    source = open_h5ad(h5ad, threads=2)
+    batches = iter(BlockLoader(source, sampler=BlockShuffling(4), batch_size=8, fetch_factor=2))
+    next(batches)
+    raw = h5ad.read_bytes()
+    changed = {"written to": raw[::-1], "cut off": raw[: len(raw) // 2], "longer": raw + b"more"}[how]
+    with h5ad.open("r+b") as file:
+        file.truncate(0)
+        file.write(changed)
+    with pytest.raises(OSError, match=r"a.h5ad"):
+        list(batches)
+    source.close()
+
+
+def test_a_file_replaced_by_another_is_read_as_it_was(h5ad: Path, tmp_path: Path) -> None:
+    """An open file lives on under no name."""
+    source = open_h5ad(h5ad, threads=2)
+    (tmp_path / "b").write_bytes(b"other")
+    (tmp_path / "b").rename(h5ad)
+    np.testing.assert_array_equal(source[np.arange(ROWS)].toarray(), X.toarray())
+    source.close()
+
+
+def test_matrices_that_lie_in_another_file(h5ad: Path, tmp_path: Path) -> None:
+    shutil.copy(h5ad, tmp_path / "other.h5ad")
+    with h5py.File(h5ad, "a") as file:
+        del file["X/data"]
+        file["X/data"] = h5py.ExternalLink("other.h5ad", "/X/data")
+    with pytest.raises(ValueError, match=r"lies in another file"):
+        read(h5ad)
+
+
+def _genes(path: Path, names: list[str]) -> Path:
+    x = sp.csr_matrix(np.eye(3, len(names), dtype=np.float32))
+    data = ad.AnnData(x)
+    data.var_names = names
+    data.write_h5ad(path)
+    return path
+
+
+def test_the_same_genes_or_an_error(tmp_path: Path) -> None:
+    a = _genes(tmp_path / "a.h5ad", ["x", "y", "y", "z"])
+    for names, message in (
+        (["x", "y", "z", "y"], "gene 2 is 'y' in the one and 'z' in the other"),
+        (["x", "y", "y", "w"], "gene 3 is 'z' in the one and 'w' in the other"),
+    ):
+        b = _genes(tmp_path / "b.h5ad", names)
+        with pytest.raises(ValueError, match=rf"a.h5ad and .*b.h5ad differ in their genes: {message}"):
+            open_h5ad([a, b])
+    b = _genes(tmp_path / "b.h5ad", ["x", "y", "y", "z"])  # repeated names, as in files of 10x Genomics
+    source = open_h5ad([a, b])
+    assert len(source) == 6
+    source.close()
+
+
+def test_genes_of_raw_are_those_of_raw(tmp_path: Path) -> None:
+    paths = []
+    for i, names in enumerate((["p", "q"], ["q", "p"])):
+        whole = ad.AnnData(sp.csr_matrix(np.eye(2, dtype=np.float32)))
+        whole.var_names = names
+        part = whole[:, ["p"]].copy()
+        part.raw = whole
+        part.write_h5ad(tmp_path / f"{i}.h5ad")
+        paths.append(tmp_path / f"{i}.h5ad")
+    open_h5ad(paths).close()
+    with pytest.raises(ValueError, match=r"gene 0 is 'p' in the one and 'q' in the other"):
+        open_h5ad(paths, matrix="raw/X")
