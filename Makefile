@@ -1,5 +1,6 @@
 # make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, CONSUMER_MS=, RETRY=1, RESULTS=)
 # make test      sets everything up and runs the tests; make test-slow those that take minutes each
+# make fuzz      reads damaged stores with our reader and with the formats' own libraries, and compares   (MINUTES=1, SEED=)
 # make setup     makes .venv alone                            (EXTRAS=native is the light way in)
 # make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
 # make figures   draws tables and figures again from the records, and measures nothing      (RESULTS=, DATASETS=)
@@ -13,6 +14,7 @@
 DATASET ?= tahoe-mini
 BASE ?= origin/main
 FACTOR ?= 1.15
+MINUTES ?= 1
 PYTHON := .venv/bin/python
 # Once chosen, the extras stay: `EXTRAS=native make setup`, then `make bench`.
 EXTRAS ?= $(or $(shell cat .venv/.extras 2>/dev/null),all$(comma)dev)
@@ -28,7 +30,7 @@ flag = $(if $($(1)),--$(2) $($(1)))
 # Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow status doctor prepare lock check
+.PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check
 .DEFAULT_GOAL := bench
 
 setup: $(STAMP) .venv/.compiled $(apart:%=.venvs/%/.setup)
@@ -71,6 +73,10 @@ test: setup
 
 test-slow: setup
 	@$(PYTHON) -m pytest $(IN_PARALLEL) -m slow
+
+# Failures are kept under .fuzz/, each with the command that reproduces it.
+fuzz: setup
+	@$(PYTHON) -m tests.fuzz --minutes "$(MINUTES)" $(call flag,SEED,seed)
 
 status: setup
 	@$(PYTHON) -m harness status

@@ -54,7 +54,7 @@ def shape(name: str, value: Any) -> tuple[int, int]:
     try:
         rows, genes = (int(n) for n in np.asarray(value).tolist())
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name}: its shape is {value!r}, not two whole numbers") from error
+        raise ValueError(f"{name}: its shape is {str(value)[:80]!r}, not two whole numbers") from error
     if rows < 0 or not 0 <= genes <= MOST_GENES:
         raise ValueError(
             f"{name}: its shape is {rows} x {genes}; rows and genes are counted from 0, genes to 2**31 - 1"

@@ -1,0 +1,207 @@
+"""Reads damaged stores with our reader and with the format's own library, and compares.
+
+Each case is a small store that is damaged in one to three ways, or changed while it is open, read in a process of its
+own. Our reader must deliver the rows that the format's own library reads, or those that were written where the damage
+lies outside of them, or raise one OSError or ValueError that names the file.
+
+    python -m tests.fuzz --minutes 10 --seed 3
+    python -m tests.fuzz --forms "h5ad gzip,zarr v2" --cases 2000
+    python -m tests.fuzz reproduce .fuzz/3-1207-crash
+
+A case is a function of (seed, number). A failure is kept as a folder: the damaged store, case.json, stack.txt.
+"""
+
+import argparse
+import json
+import multiprocessing as mp
+import os
+import random
+import signal
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+LIMITS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""The environment of the processes: no library may have threads of its own when children are forked."""
+LISTED = 30  # failures named at the end, at most
+
+
+def arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("reproduce", nargs="*", help="'reproduce FOLDER': reads the store of a failure again")
+    parser.add_argument("--minutes", type=float, default=1.0, help="for how long (1)")
+    parser.add_argument("--cases", type=int, default=2**62, help="how many cases at most, of all forms")
+    parser.add_argument("--seed", type=int, help="of the cases; printed at the start (random)")
+    parser.add_argument("--forms", help="storage forms, or beginnings of their names, by commas (all); ? lists them")
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="side by side")
+    parser.add_argument("--keep", type=Path, default=Path(".fuzz"), help="where failures are kept (.fuzz)")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds of a case before it counts as hanging (20)")
+    parser.add_argument("--reader", default="tests.fuzz.readers:open_ours", help="what opens a store, MODULE:FUNCTION")
+    parser.add_argument("--undamaged", action="store_true", help="does nothing to the stores: all must be read")
+    parser.add_argument("--json", type=Path, help="a file for the counts, as JSON")
+    return parser.parse_args(argv)
+
+
+def main() -> int:
+    options = arguments(sys.argv[1:])
+    warnings.simplefilter("ignore")  # the seeds are written as they are on purpose
+    for name, value in LIMITS.items():
+        os.environ[name] = value
+    if options.reproduce:
+        if len(options.reproduce) != 2 or options.reproduce[0] != "reproduce":
+            print("error: the only command is: python -m tests.fuzz reproduce FOLDER", file=sys.stderr)
+            return 2
+        return reproduce(Path(options.reproduce[1]), options)
+    return search(options)
+
+
+def reproduce(folder: Path, options: argparse.Namespace) -> int:
+    """Prints the verdict on a store that was kept, and the stack."""
+    from tests.fuzz.case import Plan
+    from tests.fuzz.stores import forms, write_seed
+    from tests.fuzz.zygote import Zygote
+
+    described = json.loads((folder / "case.json").read_text())
+    plan = Plan(**described["plan"])
+    zygote = Zygote({plan.form: write_seed(forms()[plan.form])}, described["reader"], options.limit, None)
+    zygote.warm_up()
+    result = zygote.reproduce(plan, folder)
+    print(f"{plan.form}, {plan.output}: {'; '.join(described['did']) or 'nothing was done to it'}")
+    print(f"then {described['verdict']}: {described['why']}")
+    print(f"now  {result['verdict']}: {result['why']}")
+    print(result.get("stack", ""), end="")
+    return int(result["failure"])
+
+
+def chosen_forms(names: str | None) -> list[str]:
+    from tests.fuzz.stores import forms
+
+    if names is None:
+        return list(forms())
+    wanted = [name.strip() for name in names.split(",")] if "?" not in names else [names]
+    chosen = [form for form in forms() if form in wanted] + [
+        form for form in forms() for name in wanted if name not in forms() and form.startswith(name)
+    ]
+    if not chosen or any(not any(form.startswith(name) for form in forms()) for name in wanted):
+        sys.exit("The forms are: " + ", ".join(forms()))
+    return list(dict.fromkeys(chosen))
+
+
+def search(options: argparse.Namespace) -> int:
+    from tests.fuzz.stores import forms, write_seed
+    from tests.fuzz.zygote import serve
+
+    seed = random.randrange(10**6) if options.seed is None else options.seed
+    names = chosen_forms(options.forms)
+    print(f"seed {seed}: {len(names)} forms, {options.minutes:g} minutes, {options.processes} processes", flush=True)
+    common = {"seeds": {name: write_seed(forms()[name]) for name in names}, "forms": set(names), "seed": seed}
+    common |= {key: getattr(options, key) for key in ("reader", "limit", "keep", "cases", "undamaged")}
+    context, pipes, processes = mp.get_context("spawn"), [], []
+    for first in range(options.processes):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, common | {"first": first, "step": options.processes}))
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    counts, lost = Counts(), False
+    try:
+        for pipe in pipes:
+            pipe.recv()  # ready
+        counts.began = time.monotonic()
+        for pipe in pipes:
+            pipe.send("go")
+        lost = gather(pipes, counts, counts.began + 60 * options.minutes)
+    except EOFError:
+        lost = True
+    for process in processes:
+        process.join(options.limit)
+        if process.is_alive():
+            process.kill()
+    if options.json:
+        options.json.write_text(json.dumps(counts.by_form, indent=2))
+    counts.print_tables()
+    if lost:
+        print("error: a process of the fuzzer itself ended", file=sys.stderr)
+        return 2
+    return int(bool(counts.failures))
+
+
+def gather(pipes: list, counts: "Counts", until: float) -> bool:
+    """Takes results until the time is up, or Ctrl-C; whether a process was lost."""
+    open_pipes, said, stopping, lost = set(pipes), time.monotonic(), False, False
+    interrupts: list[int] = []  # noted, for an exception might come amid a message
+    signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
+    while open_pipes:
+        for pipe in wait(list(open_pipes), timeout=1):
+            try:
+                result = pipe.recv()
+            except (EOFError, OSError):
+                result, lost = "done", True
+            if result == "done":
+                open_pipes.discard(pipe)
+            else:
+                counts.add(result)
+        now = time.monotonic()
+        if (now > until or interrupts) and not stopping:
+            stopping = True
+            for pipe in open_pipes:
+                pipe.send("stop")
+        if now - said > 5:
+            said = now
+            print(counts.line(), flush=True)
+    return lost
+
+
+class Counts:
+    """Verdicts by form and by mutation."""
+
+    def __init__(self) -> None:
+        self.by_form: dict[str, Counter] = defaultdict(Counter)
+        self.by_kind: dict[str, Counter] = defaultdict(Counter)
+        self.failures: list[dict[str, Any]] = []
+        self.total, self.began = Counter(), time.monotonic()
+
+    def add(self, result: dict[str, Any]) -> None:
+        verdict, plan = result["verdict"], result["plan"]
+        self.total[verdict] += 1
+        self.by_form[plan["form"]][verdict] += 1
+        for kind in set(plan["kinds"]) or {plan["change"] or "nothing"}:
+            self.by_kind[kind][verdict] += 1
+        if result["failure"]:
+            self.failures.append(result)
+
+    def line(self) -> str:
+        n, seconds = self.total.total(), time.monotonic() - self.began
+        told = ", ".join(f"{verdict} {count}" for verdict, count in self.total.most_common())
+        return f"{seconds:.0f} s, {n} cases, {n / max(seconds, 1e-9):.0f} a second: {told}"
+
+    def print_tables(self) -> None:
+        from tests.fuzz.verdict import FAILURES, GOOD
+
+        columns = [verdict for verdict in (*GOOD, *FAILURES) if self.total[verdict]]
+        for title, table in (("form", self.by_form), ("mutation", self.by_kind)):
+            width = max([len(title), *map(len, table)])
+            print("\n" + "  ".join([title.ljust(width), *columns]))
+            for name, row in table.items():
+                print("  ".join([name.ljust(width), *(str(row[c] or "").rjust(len(c)) for c in columns)]).rstrip())
+            if table is self.by_form:
+                print("  ".join(["all".ljust(width), *(str(self.total[c]).rjust(len(c)) for c in columns)]))
+        print("\n" + self.line())
+        weight = {verdict: i for i, verdict in enumerate(FAILURES)}
+        for result in sorted(self.failures, key=lambda each: weight[each["verdict"]])[:LISTED]:
+            plan = result["plan"]
+            print(f"\n{result['verdict']}: {result.get('folder', '')}  ({plan['form']}, {plan['output']})")
+            print(f"  {'; '.join(result['did']) or plan['change']}\n  {result['why'].strip()[:400]}")
+        if len(self.failures) > LISTED:
+            print(f"\nand {len(self.failures) - LISTED} more")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

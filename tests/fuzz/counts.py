@@ -1,0 +1,73 @@
+"""Counts that were read, as (row, gene, value) entries that can be compared."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+
+class Counts(NamedTuple):
+    """Entries by row and gene, none twice, none of value 0. doubled: whether some were sums."""
+
+    n_rows: int
+    n_genes: int
+    row: np.ndarray
+    gene: np.ndarray
+    value: np.ndarray
+    doubled: bool
+
+
+def counts(n_rows: int, n_genes: int, row: np.ndarray, gene: np.ndarray, value: np.ndarray) -> Counts:
+    """Sums what a row holds twice of a gene."""
+    order = np.lexsort((gene, row))
+    row, gene, value = row[order], gene[order], value[order].astype(np.float32)
+    starts = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(gene) != 0)][: len(row)])
+    doubled = len(starts) < len(row)
+    if doubled:
+        with np.errstate(all="ignore"):
+            value = np.add.reduceat(value.astype(np.float64), starts).astype(np.float32)
+        row, gene = row[starts], gene[starts]
+    kept = value != 0  # NaN is kept
+    return Counts(n_rows, n_genes, row[kept], gene[kept], value[kept], doubled)
+
+
+def of_matrix(x: sp.csr_matrix | sp.csr_array | np.ndarray) -> Counts:
+    """Of a matrix that is known to be valid."""
+    x = sp.coo_matrix(x)
+    return counts(*x.shape, x.row.astype(np.int64), x.col.astype(np.int64), x.data)
+
+
+def entries(x: Any, n_genes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(row, gene, value) of a minibatch; ValueError for one that is not valid: nothing of it is believed."""
+    if isinstance(x, np.ndarray):
+        if x.ndim != 2 or x.shape[1] != n_genes or x.dtype != np.float32:
+            raise ValueError(f"a minibatch is {x.dtype} of shape {x.shape}")
+        row, gene = np.nonzero(x)
+        return row, gene, x[row, gene]
+    indptr, indices = np.asarray(x.indptr, np.int64), np.asarray(x.indices, np.int64)
+    if x.shape[1] != n_genes or len(indptr) != x.shape[0] + 1:
+        raise ValueError(f"a minibatch of shape {x.shape} has {len(indptr)} row pointers")
+    lengths = np.diff(indptr)
+    if indptr[0] != 0 or (lengths < 0).any() or not indptr[-1] == len(indices) == len(x.data):
+        raise ValueError("the row pointers of a minibatch do not fit its arrays")
+    if len(indices) and not 0 <= indices.min() <= indices.max() < n_genes:
+        raise ValueError("a gene of a minibatch is out of range")
+    if x.data.dtype != np.float32:
+        raise ValueError(f"a minibatch holds {x.data.dtype}")
+    return np.repeat(np.arange(x.shape[0]), lengths), indices, x.data.copy()
+
+
+def differing(a: Counts, b: Counts) -> set[int] | None:
+    """The rows in which they differ; None where they differ in shape."""
+    if (a.n_rows, a.n_genes) != (b.n_rows, b.n_genes):
+        return None
+    same_places = np.array_equal(a.row, b.row) and np.array_equal(a.gene, b.gene)
+    if same_places and np.array_equal(a.value, b.value, equal_nan=True):
+        return set()
+    tolerance = 1e-5 if a.doubled or b.doubled else 0  # a sum depends on its order
+    left, right = ({(r, g): v for r, g, v in zip(*map(np.ndarray.tolist, each[2:5]), strict=True)} for each in (a, b))
+
+    def equal(x: float, y: float) -> bool:
+        return x == y or (x != x and y != y) or abs(x - y) <= tolerance * max(abs(x), abs(y))
+
+    return {key[0] for key in left.keys() | right.keys() if not equal(left.get(key, 0.0), right.get(key, 0.0))}

@@ -1,0 +1,213 @@
+"""The table of mutations, and those of any store: of its bytes, of its files, and while it is open."""
+
+import os
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tests.fuzz.contents import InapplicableError
+from tests.fuzz.stores import Form, Store
+
+Apply = Callable[[Store, np.random.Generator], str]
+"""Damages the store and says how; InapplicableError where it does not fit."""
+
+WORDS = [0, 1, 2, 255, 256, 2**16 - 1, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+class Kind(NamedTuple):
+    apply: Apply
+    groups: frozenset[str]
+    traits: frozenset[str]
+
+
+KINDS: dict[str, Kind] = {}
+CHANGES: dict[str, Apply] = {}
+ALL = ("h5ad", "dense", "zarr", "arrow", "scdl")
+
+
+def mutation(name: str, *groups: str, traits: tuple[str, ...] = ()) -> Callable[[Apply], Apply]:
+    """Puts a function into the table, for forms of these groups that have all the traits."""
+
+    def put(apply: Apply) -> Apply:
+        KINDS[name] = Kind(apply, frozenset(groups or ALL), frozenset(traits))
+        return apply
+
+    return put
+
+
+def kinds_of(form: Form) -> list[str]:
+    return [name for name, kind in KINDS.items() if form.group in kind.groups and kind.traits <= form.traits]
+
+
+def some_file(store: Store, rng: np.random.Generator, ending: str = "") -> str:
+    names = [name for name in store.files() if name.endswith(ending) and (store.folder / name).stat().st_size]
+    if not names:
+        raise InapplicableError("no such file")
+    return str(rng.choice(names))
+
+
+def strike(content: bytearray, start: int, stop: int, rng: np.random.Generator) -> str:
+    """Flips, overwrites or zeroes some of the bytes start..stop."""
+    if stop <= start:
+        raise InapplicableError("no bytes")
+    at = int(rng.integers(start, stop))
+    how = int(rng.integers(4))
+    if how == 0:
+        content[at] ^= 1 << int(rng.integers(8))
+        return f"a bit of byte {at}"
+    n = min(int(rng.integers(1, 9 if how == 1 else 65)), stop - at)
+    if how == 1:
+        content[at : at + n] = rng.bytes(n)
+        return f"bytes {at} to {at + n}"
+    if how == 2:
+        content[at : at + n] = bytes(n)
+        return f"zeros from {at} to {at + n}"
+    width = 4 if rng.random() < 0.5 else 8
+    word = WORDS[int(rng.integers(len(WORDS)))] & (2 ** (8 * width) - 1)
+    at = min(at - at % width, max(len(content) - width, 0))
+    content[at : at + width] = struct.pack("<Q", word)[:width]
+    return f"{word} in {width} bytes at {at}"
+
+
+@mutation("bytes anywhere")
+def bytes_anywhere(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    content = store.read(name)
+    told = [strike(content, 0, len(content), rng) for _ in range(int(rng.choice([1, 1, 2, 5])))]
+    store.write(name, bytes(content))
+    return f"{name}: {', '.join(told)}"
+
+
+@mutation("bytes at the start")
+def bytes_at_the_start(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    content = store.read(name)
+    told = strike(content, 0, min(len(content), int(rng.choice([16, 96, 512, 2048]))), rng)
+    store.write(name, bytes(content))
+    return f"{name}: {told}"
+
+
+@mutation("file cut off")
+def file_cut_off(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    content = store.read(name)
+    at = max(len(content) - int(rng.integers(1, 9)), 0) if rng.random() < 0.4 else int(rng.integers(len(content)))
+    store.write(name, bytes(content[:at]))
+    return f"{name} at {at} of {len(content)}"
+
+
+@mutation("file extended")
+def file_extended(store: Store, rng: np.random.Generator) -> str:
+    name, n = some_file(store, rng), int(rng.choice([1, 2, 4, 8, 100, 4096]))
+    store.write(name, bytes(store.read(name)) + (bytes(n) if rng.random() < 0.5 else rng.bytes(n)))
+    return f"{name} by {n}"
+
+
+@mutation("file emptied")
+def file_emptied(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    store.write(name, b"")
+    return name
+
+
+@mutation("file removed")
+def file_removed(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    (store.folder / name).unlink()
+    return name
+
+
+@mutation("folder in place of a file")
+def folder_in_place(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    (store.folder / name).unlink()
+    (store.folder / name).mkdir()
+    return name
+
+
+@mutation("file of random bytes")
+def file_of_random_bytes(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    store.write(name, rng.bytes(len(store.read(name))))
+    return name
+
+
+@mutation("files swapped")
+def files_swapped(store: Store, rng: np.random.Generator) -> str:
+    a, b = some_file(store, rng), some_file(store, rng)
+    left, right = store.read(a), store.read(b)
+    if a == b or left == right:
+        raise InapplicableError("one file")
+    store.write(a, bytes(right))
+    store.write(b, bytes(left))
+    return f"{a} and {b}"
+
+
+def change(name: str) -> Callable[[Apply], Apply]:
+    """Puts a function into the table of what happens to a store while it is open."""
+
+    def put(apply: Apply) -> Apply:
+        CHANGES[name] = apply
+        return apply
+
+    return put
+
+
+def _other(store: Store, name: str, rng: np.random.Generator) -> bytes:
+    """Plausible bytes for a file: another's of its kind, or its own with some struck."""
+    same = [
+        other for other in store.files() if other != name and os.path.splitext(other)[1] == os.path.splitext(name)[1]
+    ]
+    if same and rng.random() < 0.6:
+        return bytes(store.read(str(rng.choice(same))))
+    content = store.read(name)
+    for _ in range(20):
+        strike(content, 0, len(content), rng)
+    return bytes(content)
+
+
+@change("rewritten in place")
+def rewritten(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    content = _other(store, name, rng)
+    with open(store.folder / name, "r+b") as file:
+        file.write(content)
+    return name
+
+
+@change("truncated while open")
+def truncated(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    at = int(rng.integers((store.folder / name).stat().st_size))
+    os.truncate(store.folder / name, at)
+    return f"{name} at {at}"
+
+
+@change("renamed over")
+def renamed_over(store: Store, rng: np.random.Generator) -> str:
+    name = some_file(store, rng)
+    store.write("new.partial", _other(store, name, rng))
+    os.replace(store.folder / "new.partial", store.folder / name)
+    return name
+
+
+@change("removed while open")
+def removed(store: Store, rng: np.random.Generator) -> str:
+    return file_removed(store, rng)
+
+
+@change("all renamed over")
+def all_renamed_over(store: Store, rng: np.random.Generator) -> str:
+    """Each file replaced by another valid one of its kind."""
+    names = [name for name in store.files() if name != "state.json"]
+    contents = {name: bytes(store.read(name)) for name in names}
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        store.write("new.partial", contents[other])
+        os.replace(store.folder / "new.partial", store.folder / name)
+    return f"{len(names)} files"
+
+
+# At the end, for they take from this module.
+from tests.fuzz import mutate_arrays, mutate_hdf5, mutate_text, mutate_zarr  # noqa: E402, F401

@@ -1,0 +1,197 @@
+"""Edits of the CSR arrays of any store, and of chunks and their Blosc headers."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.fuzz.contents import InapplicableError, get, n_parts, put
+from tests.fuzz.mutate import mutation
+from tests.fuzz.stores import GENES, Store
+
+CSR = ("h5ad", "zarr", "arrow", "scdl")
+Rng = np.random.Generator
+
+
+def some_part(store: Store, rng: Rng) -> int:
+    return int(rng.integers(n_parts(store)))
+
+
+def _place(values: np.ndarray, rng: Rng) -> int:
+    if len(values) < 3:
+        raise InapplicableError("too short")
+    return int(rng.integers(1, len(values) - 1))
+
+
+def _added(amount: int) -> Callable[[np.ndarray, Rng], np.ndarray]:
+    def edit(v: np.ndarray, rng: Rng) -> np.ndarray:
+        v[_place(v, rng)] += amount
+        return v
+
+    return edit
+
+
+def _placed(amount: int) -> Callable[[np.ndarray, Rng], np.ndarray]:
+    def edit(v: np.ndarray, rng: Rng) -> np.ndarray:
+        v[_place(v, rng)] = amount
+        return v
+
+    return edit
+
+
+def _first(value: int) -> Callable[[np.ndarray, Rng], np.ndarray]:
+    def edit(v: np.ndarray, rng: Rng) -> np.ndarray:
+        v[:1] = value
+        return v
+
+    return edit
+
+
+def _swapped(v: np.ndarray, rng: Rng) -> np.ndarray:
+    moves = np.flatnonzero(np.diff(v)) if len(v) > 1 else []
+    if not len(moves):
+        raise InapplicableError("all are equal")
+    i = int(rng.choice(moves))
+    v[[i, i + 1]] = v[[i + 1, i]]
+    return v
+
+
+def _beyond(v: np.ndarray, rng: Rng) -> np.ndarray:
+    i = _place(v, rng)
+    v[i:] += int(rng.choice([1, 1000, 10**6]))
+    return v
+
+
+def _last(v: np.ndarray, rng: Rng) -> np.ndarray:
+    v[-1:] += int(rng.choice([-1, 1, 1000, 2**31, -(10**6)]))
+    return v
+
+
+def _cut(v: np.ndarray, rng: Rng) -> np.ndarray:
+    return v[: int(rng.choice([0, 1, len(v) // 2, len(v) - 1]))]
+
+
+def _longer(v: np.ndarray, rng: Rng) -> np.ndarray:
+    return np.r_[v, np.full(int(rng.choice([1, 5])), v[-1] if rng.random() < 0.5 else 0)]
+
+
+INDPTR = {
+    "first is 5": _first(5),
+    "first is -100": _first(-100),
+    "first is -10**6": _first(-(10**6)),
+    "+ 2**31": _added(2**31),
+    "+ 1000": _added(1000),
+    "- 1000": _added(-1000),
+    "2**62": _placed(2**62),
+    "negative": _placed(-1),
+    "neighbours swapped": _swapped,
+    "beyond the data": _beyond,
+    "last": _last,
+    "all zero": lambda v, rng: np.zeros_like(v),
+    "cut": _cut,
+    "longer": _longer,
+}
+INDICES = {
+    "negative": _placed(-1),
+    "very negative": _placed(-(2**31)),
+    "n_genes": _placed(GENES),
+    "n_genes + 12": _placed(GENES + 12),
+    "2**31 - 1": _placed(2**31 - 1),
+    "+ 2**32": _added(2**32),
+    "+ 2**32 + 1": _added(2**32 + 1),
+    "last is n_genes": lambda v, rng: np.r_[v[:-1], GENES],
+    "doubled": lambda v, rng: np.r_[v[:1], v[:1], v[2:]],
+}
+
+
+def _edits(name: str, edits: dict[str, Callable[[np.ndarray, Rng], np.ndarray]]) -> None:
+    """One mutation for each of the edits of an array of whole numbers."""
+    for label, edit in edits.items():
+
+        def apply(store: Store, rng: Rng, edit: Callable = edit) -> str:
+            part = some_part(store, rng)
+            old = get(store, part, name)
+            if not len(old):
+                raise InapplicableError("it is empty")
+            new = edit(old.astype(np.int64), rng)
+            fits = len(new) == 0 or (np.iinfo(old.dtype).min <= new.min() and new.max() <= np.iinfo(old.dtype).max)
+            put(store, part, name, new.astype(old.dtype) if fits else new)
+            where = np.flatnonzero(old[: len(new)] != new[: len(old)])
+            return f"part {part}, {len(where)} entries of {len(new)}, the first {where[:1].tolist()}"
+
+        mutation(f"{name}: {label}", *CSR)(apply)
+
+
+_edits("indptr", INDPTR)
+_edits("indices", INDICES)
+
+
+@mutation("lengths differ", "h5ad", "zarr", "scdl")
+def lengths_differ(store: Store, rng: Rng) -> str:
+    part, name = some_part(store, rng), str(rng.choice(["data", "indices"]))
+    values = get(store, part, name)
+    n = int(rng.choice([0, 1, len(values) // 2, len(values) - 1, len(values) + 1, len(values) + 500]))
+    put(store, part, name, np.resize(values, n) if n else values[:0])
+    return f"part {part}, {name}: {n} of {len(values)}"
+
+
+@mutation("another type", "h5ad", "zarr", "scdl")
+def another_type(store: Store, rng: Rng) -> str:
+    """Of numbers, and what is none: values as they fit."""
+    part, name = some_part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
+    old = get(store, part, name)
+    kinds = ["u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+    kinds += [] if store.form.group == "scdl" else ["i1", "i2", "i8", ">i4", ">f4", "?", "c8"]
+    kinds += ["S4"] if store.form.group == "h5ad" else []
+    kind = str(rng.choice(kinds))
+    with np.errstate(all="ignore"):
+        put(store, part, name, old.astype(kind))
+    return f"part {part}, {name}: {kind}"
+
+
+@mutation("two-dimensional", "h5ad", "zarr")
+def two_dimensional(store: Store, rng: Rng) -> str:
+    """An array of the same numbers in two or in no dimensions."""
+    part, name = some_part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
+    values = get(store, part, name)
+    n = len(values) // 2 * 2
+    shape = [(n // 2, 2), (1, len(values)), ()][int(rng.integers(3))]
+    new = values[0] if shape == () else values[: int(np.prod(shape))].reshape(shape)
+    if store.form.group == "h5ad":
+        from tests.fuzz.contents import hdf5
+
+        with hdf5(store, part) as x:
+            del x[name]
+            x[name] = new
+    else:
+        from tests.fuzz.contents import _zarr
+
+        x = _zarr(store, part)
+        del x[name]
+        x.create_array(name, data=np.asarray(new))
+    return f"part {part}, {name}: {shape}"
+
+
+def blosc_header(chunk: bytearray, rng: Rng) -> str:
+    """Edits the header of a Blosc chunk: version, codec version, flags, typesize, nbytes, blocksize, cbytes."""
+    if len(chunk) < 20:
+        raise InapplicableError("no Blosc chunk")
+    how = int(rng.integers(6))
+    if how == 0:
+        chunk[12:16], chunk[16:20] = (2**31 - 1).to_bytes(4, "little"), (2**30).to_bytes(4, "little")
+        return "cbytes and the first block's place"
+    if how == 1:
+        at = int(rng.integers(4))
+        chunk[at] = int(rng.choice([0, 1, 2, 4, 8, 0x21, 0x33, 0x81, 255]))
+        return f"byte {at} is {chunk[at]}"
+    if how == 2:
+        del chunk[len(chunk) // 2 :]
+        return "cut in half"
+    if how == 3:
+        at = int(rng.integers(16, len(chunk) - 3))  # places of blocks, and lengths within them
+        chunk[at : at + 4] = int(rng.choice([0, 1, 2**30, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
+        return f"4 bytes at {at}"
+    field = int(rng.choice([4, 8, 12, 16]))
+    old = int.from_bytes(chunk[field : field + 4], "little")
+    new = int(rng.choice([0, 1, 2**30, 2**31 - 1, 2**32 - 1, old - 1, old + 1, old * 2, old // 2])) % 2**32
+    chunk[field : field + 4] = new.to_bytes(4, "little")
+    return f"field {field} is {new}, was {old}"

@@ -1,0 +1,132 @@
+"""What reads a store: our reader, and as the reference the format's own library with every check it has."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from tests.fuzz.stores import GENES, SCDL_FILES, Form
+
+
+def open_ours(form: Form, folder: Path, output: str):
+    """The store as a source for `BlockLoader`."""
+    from loaders.native import arrow, open_h5ad, scdl, zarr
+    from loaders.native.matrix import open_matrix
+
+    paths = [folder / path for path in form.paths]
+    if form.group in ("h5ad", "dense"):
+        return open_h5ad(paths, matrix=form.matrix, output=output, threads=2)
+    parts = {
+        "zarr": lambda: partial(zarr.open_parts, paths),
+        "arrow": lambda: partial(arrow.open_parts, folder),
+        "scdl": lambda: partial(scdl.open_parts, folder),
+    }
+    return open_matrix(parts[form.group](), GENES, output=output, threads=2)
+
+
+def reference(form: Form, folder: Path) -> sp.csr_matrix | sp.csr_array:
+    """All rows, float32. Raises anything where the store is not valid, or the library does not read it."""
+    parts = {"h5ad": _h5ad, "dense": _h5ad, "zarr": _zarr, "arrow": _arrow, "scdl": _scdl}[form.group](form, folder)
+    parts = [_checked(part) for part in parts]
+    if form.group not in ("h5ad", "dense"):
+        parts = [_of_all_genes(part) for part in parts]
+    if len({part.shape[1] for part in parts}) > 1:
+        raise ValueError("the files differ in their number of genes")
+    return sp.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
+
+
+def _checked(x: object) -> sp.csr_matrix | sp.csr_array:
+    """As CSR in float32, which holds what it should."""
+    if isinstance(x, np.ndarray):
+        x = sp.csr_matrix(np.atleast_2d(x) if x.ndim == 2 else _refuse(f"it has {x.ndim} dimensions"))
+    if not sp.issparse(x) or x.format != "csr":
+        raise ValueError(f"it is {type(x).__name__}, not CSR")
+    if x.data.dtype.kind not in "iufb":
+        raise ValueError(f"it holds {x.data.dtype}")
+    x.check_format(full_check=True)
+    return x.astype(np.float32)
+
+
+def _refuse(why: str) -> np.ndarray:
+    raise ValueError(why)
+
+
+def _of_all_genes(x: sp.csr_matrix | sp.csr_array) -> sp.csr_matrix:
+    """Of as many genes as the reader was told that there are, whatever the store says."""
+    if x.nnz and x.indices.max() >= GENES:
+        raise ValueError("a gene is out of range")
+    return sp.csr_matrix((x.data, x.indices, x.indptr), (x.shape[0], GENES))
+
+
+def _h5ad(form: Form, folder: Path) -> list:
+    import h5py
+
+    found = []
+    for path in form.paths:
+        with h5py.File(folder / path) as file:
+            found.append(_element(file[form.matrix]))
+    return found
+
+
+def _zarr(form: Form, folder: Path) -> list:
+    import zarr
+
+    return [_element(zarr.open_group(folder / path, mode="r")["X"]) for path in form.paths]
+
+
+def _element(x: Any) -> Any:
+    """What anndata reads; where only the element's attributes stop it, what h5py or zarr read."""
+    import anndata as ad
+
+    try:
+        return ad.io.read_elem(x)
+    except Exception:
+        if not hasattr(x, "keys"):
+            return x[:]
+        return sp.csr_matrix(tuple(x[name][:] for name in ("data", "indices", "indptr")), tuple(x.attrs["shape"]))
+
+
+def _arrow(form: Form, folder: Path) -> list:
+    import pyarrow as pa
+
+    found = []
+    for entry in json.loads((folder / "state.json").read_text())["_data_files"]:
+        path = folder / entry["filename"]
+        if path.resolve().parent != folder.resolve():
+            raise ValueError("a file lies outside the store")
+        # Read, and not mapped: what is cut off while it is mapped ends the process.
+        with pa.ipc.open_stream(pa.py_buffer(path.read_bytes())) as stream:
+            for batch in stream:
+                batch.validate(full=True)
+                lists = {name: batch.column(name) for name in ("genes", "expressions")}
+                if any(each.null_count or each.flatten().null_count for each in lists.values()):
+                    raise ValueError("a list or a value is null")
+                lengths = [np.diff(each.offsets.to_numpy()) for each in lists.values()]
+                if not np.array_equal(*lengths):
+                    raise ValueError("lists differ in length")
+                genes, values = (each.flatten().to_numpy(zero_copy_only=False) for each in lists.values())
+                if genes.dtype.kind not in "iu" or (len(genes) and not 0 <= genes.min() <= genes.max() < GENES):
+                    raise ValueError("a gene is out of range")
+                indptr = np.cumsum([0, *lengths[0]])
+                found.append(sp.csr_matrix((values, genes.astype(np.int64), indptr), (len(batch), GENES)))
+    return found
+
+
+def _scdl(form: Form, folder: Path) -> list:
+    from bionemo.scdl.schema.header import SCDLHeader
+
+    infos = {info.name: info for info in SCDLHeader.load(str(folder / "header.sch")).arrays}
+    arrays = {}
+    for name, file in SCDL_FILES.items():
+        arrays[name] = np.fromfile(folder / file, infos[name].dtype.numpy_dtype_string)
+        if len(arrays[name]) != infos[name].length:
+            raise ValueError(f"{file} does not have the length that the header states")
+        if (folder / file).stat().st_size != arrays[name].nbytes:
+            raise ValueError(f"{file} ends within a number")
+    if any(arrays[name].dtype.kind not in "iu" for name in ("ROWPTR", "COLPTR")):
+        raise ValueError("row_ptr or col_ptr are no whole numbers")
+    indptr, indices = (arrays[name].astype(np.int64) for name in ("ROWPTR", "COLPTR"))
+    return [sp.csr_matrix((arrays["DATA"], indices, indptr), (len(indptr) - 1, GENES))]

@@ -1,0 +1,264 @@
+"""Runs cases in children that are forked from a process which has imported everything.
+
+Each case has three stages: its store is damaged, read by our reader, and read by the reference. A child does one stage
+of several cases, so that no library which stumbled over a damaged file shares a process with our reader. A case that
+fails is run again with children of its own.
+"""
+
+import contextlib
+import faulthandler
+import gc
+import importlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.fuzz import case, verdict
+from tests.fuzz.case import Plan
+from tests.fuzz.stores import Store, forms
+
+ADDRESS_SPACE = 6 * 2**30  # bytes that a child may reserve beyond what it begins with
+TOGETHER = 16  # cases in one child: half of a case's time would be forks
+REFERENCE_SECONDS = 5.0  # at least, of a case
+STACK_CHARACTERS = 6_000  # kept of what a child wrote on standard error
+
+
+@dataclass
+class Told:
+    """What a stage told of a case, all messages as one; how its child ended in it, if badly, and standard error."""
+
+    told: dict[str, Any] = field(default_factory=dict)
+    ended: str | None = None
+    stack: str = ""
+
+
+class Zygote:
+    """reader: "module:function", which opens a store as `readers.open_ours` does. limit: seconds of a case.
+
+    The reference has fewer: it may hang, and that is no failure of ours.
+    """
+
+    def __init__(self, seeds: dict[str, dict[str, bytes]], reader: str, limit: float, keep: Path | None) -> None:
+        self.seeds, self.limit, self.keep, self.reader = seeds, limit, keep, reader
+        module, _, function = reader.partition(":")
+        self.open_source: Callable = getattr(importlib.import_module(module), function)
+
+    def warm_up(self) -> None:
+        """Reads undamaged stores once, so that what numba compiled is loaded; leaves no thread of Python's."""
+        from tests.fuzz.readers import open_ours
+
+        warnings.simplefilter("ignore")
+        for number, name in enumerate(self.seeds):
+            plan = Plan(0, number, name, ("csr", "dense")[number % 2], [])
+            with TemporaryDirectory() as folder:
+                store = Store(Path(folder) / "store", forms()[name])
+                store.fill(self.seeds[name])
+                case.read(plan, store, open_ours, lambda **_: None)
+                case.compare(plan, store, lambda **_: None)
+        with contextlib.suppress(ImportError):
+            from zarr.core.sync import cleanup_resources
+
+            cleanup_resources()
+        gc.collect()
+        gc.freeze()
+
+    def run_all(self, plans: list[Plan]) -> list[dict[str, Any]]:
+        """The verdicts on some plans; what fails among others is run again alone."""
+        with TemporaryDirectory(prefix="fuzz-") as folder:
+            stores = {
+                plan.number: Store(Path(folder) / str(plan.number) / "store", forms()[plan.form]) for plan in plans
+            }
+            damaged = self.stage(plans, lambda plan, tell: self.damage(plan, stores[plan.number], tell))
+            results = self.read_all(plans, stores, damaged)
+            if len(plans) == 1:
+                self.keep_case(plans[0], stores[plans[0].number], results[0])
+                return results
+            for plan, result in zip(plans, results, strict=True):
+                if not result["failure"]:
+                    self.keep_case(plan, stores[plan.number], result)
+        for i, (plan, result) in enumerate(zip(plans, results, strict=True)):
+            if result["failure"]:
+                results[i] = self.again(plan, result)
+        return results
+
+    def again(self, plan: Plan, first: dict[str, Any]) -> dict[str, Any]:
+        """The case by itself."""
+        (result,) = self.run_all([plan])
+        if first["failure"] and not result["failure"]:
+            why = f"{first['verdict']} among others: {first['why']}; then {result['verdict']}"
+            result = first | {"verdict": "unsteady", "why": why}
+            self.keep_case(plan, None, result)
+        return result
+
+    def damage(self, plan: Plan, store: Store, tell: Callable) -> None:
+        store.fill(self.seeds[plan.form])
+        tell(did=case.damage(plan, store))
+        if plan.change:
+            shutil.copytree(store.folder, store.folder.parent / "kept")  # what is kept is the store as it was opened
+
+    def read_all(self, plans: list[Plan], stores: dict[int, Store], damaged: dict[int, Told]) -> list[dict[str, Any]]:
+        """The verdicts on stores that are damaged."""
+        able = [plan for plan in plans if not damaged[plan.number].ended]
+        read = self.stage(able, lambda plan, tell: case.read(plan, stores[plan.number], self.open_source, tell))
+        compare = self.stage(
+            able,
+            lambda plan, tell: case.compare(plan, stores[plan.number], tell),
+            max(self.limit / 4, REFERENCE_SECONDS),
+        )
+        results = []
+        for plan in plans:
+            three = [found.get(plan.number, Told()) for found in (damaged, read, compare)]
+            name, why = verdict.of(*three, damaged=bool(plan.kinds or plan.change))
+            failure, told = name in verdict.FAILURES, three[0].told | three[1].told | three[2].told
+            result = {"verdict": name, "failure": failure, "why": why, "plan": json.loads(plan.json())}
+            result |= {"did": [*told.get("did", []), *([told["change"]] if "change" in told else [])]}
+            results.append(
+                result
+                | ({"told": told, "stack": "".join(each.stack for each in three)} if name in verdict.KEPT else {})
+            )
+        return results
+
+    def stage(self, plans: list[Plan], work: Callable[[Plan, Callable], None], limit: float = 0) -> dict[int, Told]:
+        """Does the work of each plan in a child, in another one after that has ended badly."""
+        found: dict[int, Told] = {}
+        while plans:
+
+            def each(tell: Callable, plans: list[Plan] = plans) -> None:
+                for plan in plans:
+                    tell(case=plan.number)
+                    try:
+                        work(plan, tell)
+                    except BaseException as error:
+                        import traceback
+
+                        tell(broken="".join(traceback.format_exception(error))[-1500:])
+                    tell(done=True)
+
+            messages, ended, stack = self.in_child(each, limit or self.limit)
+            reached = None
+            for message in messages:
+                if "case" in message:
+                    reached = found[message["case"]] = Told()
+                reached.told |= message
+            if reached is None:
+                raise RuntimeError(f"a child told nothing, and ended with {ended}: {stack}")
+            if "done" not in reached.told:
+                reached.ended, reached.stack = ended or "exit", stack
+            plans = [plan for plan in plans if plan.number not in found]
+        return found
+
+    def in_child(self, work: Callable, limit: float) -> tuple[list[dict], str | None, str]:
+        """(its messages, how it ended if badly, standard error) of a forked child that does the work."""
+        receive, send = os.pipe()
+        errors = os.memfd_create("errors")
+        pid = os.fork()
+        if pid == 0:
+            os.close(receive)
+            _child(work, send, errors)
+        os.close(send)
+        content, hung = _read_all(receive, limit)
+        os.close(receive)
+        if hung:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGABRT)  # faulthandler writes where it stands
+            time.sleep(0.2)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        stack = os.pread(errors, STACK_CHARACTERS, 0).decode(errors="replace")
+        os.close(errors)
+        messages = [json.loads(line) for line in content.split(b"\n") if line.endswith(b"}")]
+        code = os.waitstatus_to_exitcode(status)
+        ended = "hang" if hung else signal.Signals(-code).name if code < 0 else f"exit code {code}" if code else None
+        return messages, ended, stack
+
+    def keep_case(self, plan: Plan, store: Store | None, result: dict[str, Any]) -> None:
+        """A folder with all of a failure; store: None if that is gone."""
+        if self.keep is None or result["verdict"] not in verdict.KEPT:
+            return
+        folder = self.keep / f"{plan.seed}-{plan.number}-{result['verdict'].replace(' ', '-')}"
+        result["folder"] = str(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if store is not None:
+            around = store.folder.parent
+            shutil.copytree(around / "kept" if (around / "kept").exists() else store.folder, folder / "store")
+            if (around / "outside.arrow").exists():
+                shutil.copy(around / "outside.arrow", folder)
+        described = {key: value for key, value in result.items() if key != "stack"}
+        described |= {"reader": self.reader, "reproduce": f"python -m tests.fuzz reproduce {folder}"}
+        (folder / "case.json").write_text(json.dumps(described, indent=2))
+        (folder / "stack.txt").write_text(result.get("stack", ""))
+
+    def reproduce(self, plan: Plan, folder: Path) -> dict[str, Any]:
+        """The case on the store in the folder of a failure; from its seed where none was kept."""
+        if not (folder / "store").exists():
+            return self.run_all([plan])[0]
+        with TemporaryDirectory(prefix="fuzz-") as around:
+            store = Store(Path(shutil.copytree(folder, Path(around) / "case")) / "store", forms()[plan.form])
+            store.age()
+            return self.read_all([plan], {plan.number: store}, {plan.number: Told()})[0]
+
+
+def _child(work: Callable, send: int, errors: int) -> None:
+    """Never returns."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.dup2(errors, 2)
+        faulthandler.enable(file=2, all_threads=True)
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE,) * 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        work(lambda **message: os.write(send, json.dumps(message, default=str).encode() + b"\n"))
+    finally:
+        os._exit(0)
+
+
+def _read_all(receive: int, limit: float) -> tuple[bytes, bool]:
+    """What was written until the pipe was closed; whether a case was not done within the limit."""
+    content, until = b"", time.monotonic() + limit
+    while (left := until - time.monotonic()) > 0:
+        if not select.select([receive], [], [], left)[0]:
+            break
+        piece = os.read(receive, 65536)
+        if not piece:
+            return content, False
+        content += piece
+        if b'{"case"' in piece:
+            until = time.monotonic() + limit
+    return content, True
+
+
+def serve(pipe: Connection, options: dict[str, Any]) -> None:
+    """Runs the cases of this process's numbers and sends each result, until it is told to stop."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with open(os.devnull, "w") as nothing:
+        sys.stderr = nothing  # a library's warnings; a child's are kept with its case
+        zygote = Zygote(options["seeds"], options["reader"], options["limit"], options["keep"])
+        zygote.warm_up()
+        pipe.send("ready")
+        pipe.recv()
+        number, step = options["first"], options["step"]
+        while not pipe.poll() and number < options["cases"]:
+            plans = []
+            while len(plans) < TOGETHER and number < options["cases"]:
+                plan = Plan.of(options["seed"], number)
+                if options["undamaged"]:
+                    plan.kinds, plan.change = [], None
+                plans += [plan] if plan.form in options["forms"] else []
+                number += step
+            for result in zygote.run_all(plans):
+                pipe.send(result)
+        pipe.send("done")
