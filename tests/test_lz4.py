@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from loaders.native import lz4, words
 from tests.contents import contents
-from tests.guarded import Arena, flipped, some_bytes, survive
+from tests.guarded import Arena, cases, flipped, some_bytes, survive
 
 GUARD = 512  # bytes on both sides that must stay as they are
 ROOM = 1 << 18  # bytes of an arena
-CASES = 4_000  # that a test runs by default
+CASES = cases(4_000)
 
 
 def decoded(chunk: bytes, wanted: int) -> tuple[int, bytes]:

@@ -27,6 +27,7 @@ MAX_EXTRA = 5  # bits of the number behind a length's code
 # The most bits between where `read_codes` begins and its last load: the numbers of codes, 19 lengths of three bits, and
 # the lengths of all codes but one, of up to 7 bits each: a repeat takes up to 14, and gives at least three.
 READ_CODES_BITS = 14 + 19 * 3 + (N_SYMBOLS + N_DISTANCES - 1) * 7
+NEXT_MATCH_BITS = MAX_CODE + MAX_EXTRA  # as many for `next_match`: a length comes before the code of a distance
 # A book of codes. Of each length: the end of the codes up to it, as the first MAX_CODE bits of a stream, and the place
 # of a code's symbol less the code. Then the symbols, in the order of their codes.
 LIMIT, DELTA, SYMBOLS, BOOK = 0, MAX_CODE + 1, 2 * (MAX_CODE + 1), 2 * (MAX_CODE + 1) + 288
@@ -143,6 +144,22 @@ def next_symbol(bits, book):
     if length > MAX_CODE:
         return -1, 0
     return np.int64(book[book[DELTA + length] + (code >> (MAX_CODE - length))]), length
+
+
+@numba.njit(nogil=True, cache=True)
+def next_match(position, symbol, book):
+    """The match whose length is `symbol`, already read: (the position behind it, length, distance), -1 if damaged."""
+    symbol -= END_OF_BLOCK + 1
+    if symbol < 0 or symbol >= len(LENGTH_BASE):
+        return -1, 0, 0
+    length = LENGTH_BASE[symbol] + (bits_at(position) & ((1 << LENGTH_EXTRA[symbol]) - 1))
+    position += LENGTH_EXTRA[symbol]
+    bits = bits_at(position)
+    symbol, n = next_symbol(bits, book)
+    if symbol < 0 or symbol >= N_DISTANCES:
+        return -1, 0, 0
+    distance = DISTANCE_BASE[symbol] + (bits >> n & ((1 << DISTANCE_EXTRA[symbol]) - 1))
+    return position + n + DISTANCE_EXTRA[symbol], length, distance
 
 
 @numba.njit(nogil=True, cache=True)

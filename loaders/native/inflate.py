@@ -22,55 +22,46 @@ from loaders.native.huffman import (
     BASE,
     BOOK,
     DISTANCE,
-    DISTANCE_BASE,
-    DISTANCE_EXTRA,
     END_OF_BLOCK,
     INDEX_BITS,
-    LENGTH_BASE,
-    LENGTH_EXTRA,
     LITERAL,
     MASK,
     MATCH,
-    MAX_CODE,
-    MAX_EXTRA,
-    N_DISTANCES,
     N_LITERALS,
     NEEDS_CARE,
+    NEXT_MATCH_BITS,
     NOTHING,
     READ_CODES_BITS,
     ROUND_BITS,
     TABLES,
     fixed_codes,
+    next_match,
     next_symbol,
     read_codes,
 )
 from loaders.native.words import bits_at, borrowed, load8, repeated, shifted, store8, unlikely
 
-BUILT_ON = "ac81e693262b72ac"  # words.py and huffman.py, as the tests say
+BUILT_ON = "6e7e61384ff87af3"  # words.py and huffman.py, as the tests say
 
 SLOTS = 3
 ROUNDS = 64  # between two looks at where the streams are
 WORD = 8  # bytes of a load, the first of which holds the next bit
 # The slack: how many bytes are read behind a stream at most, and written behind a result, whatever the stream says.
-# Nothing is touched before them. `run` looks at every slot before each call of `_rounds`, and goes on only if none is
-# beyond the end of its stream or of its result. Each round but the last then takes ROUND_BITS at most, and gives
-# ROUND_BYTES: two literals and a match.
-#
-# Reads, by the bits between a stream's end and the last load:
+# Nothing is touched before them. `run` goes on only if no slot is beyond the end of its stream or of its result. Then
+# come ROUNDS at most; each but the last takes ROUND_BITS at most and gives ROUND_BYTES, two literals and a match.
+# Bits from the end of a stream to the last load:
 #   the last round    (ROUNDS - 1) * ROUND_BITS.
-#   `_symbol`         The most, if the last round needs care: its two literals, the longest code of a length and the
-#                     number behind it come before the code of a distance. An end of a block leads to `_block`.
+#   `_symbol`         The most, where the last round needs care: two literals more, then NEXT_MATCH_BITS.
 #   `_block`          It looks first: none; 3 + 7 to the length of a stored block, whose bytes end within the stream.
 #   `read_codes`      3 + READ_CODES_BITS, as `_block` has looked.
-#   `begin`           None: it loads two single bytes.
-#   a slot that rests A word where it rests, again and again.
-# Writes, in bytes behind a result's end:
+#   `begin`, `rest`   None: `begin` loads two single bytes, and a slot that rests a word, always the same.
+# Bytes from the end of a result to the last that is written:
 #   the last round    The most: (ROUNDS - 1) * ROUND_BYTES, two literals, and a match of 258 in steps of 32 bytes.
 #   `_symbol`         As many before it, and a match of 258 in steps of one byte.
 #   `_block`          None: a stored block is not longer than the room for it.
 #   a slot that rests A byte where it rests.
 ROUND_BYTES, LAST_MATCH = 2 + 258, 288
-LAST_ROUND = (ROUNDS - 1) * ROUND_BITS + 2 * INDEX_BITS + MAX_CODE + MAX_EXTRA
+LAST_ROUND = (ROUNDS - 1) * ROUND_BITS + 2 * INDEX_BITS + NEXT_MATCH_BITS
 IN_SLACK = max(LAST_ROUND, 3 + READ_CODES_BITS) // 8 + WORD
 OUT_SLACK = (ROUNDS - 1) * ROUND_BYTES + 2 + LAST_MATCH
 GOES_ON, DONE, BAD = 0, 1, 2
@@ -129,10 +120,8 @@ def run(state, codes, books):
                 return needy, BAD
             if status == DONE:
                 over = state[needy, OUT] - state[needy, LAST]
-                fits = state[needy, POSITION] <= state[needy, STOP] and (
-                    over == 0 or (over > 0 and state[needy, IS_HEAD])
-                )
-                return needy, DONE if fits else BAD
+                fits = over == 0 or (over > 0 and state[needy, IS_HEAD])
+                return needy, DONE if fits and state[needy, POSITION] <= state[needy, STOP] else BAD
 
 
 @numba.njit(nogil=True, cache=True)
@@ -220,30 +209,18 @@ def _symbol(state, codes, books, slot):
     if symbol == END_OF_BLOCK:
         state[slot, POSITION] = position
         return DONE if state[slot, IS_FINAL] else _block(state, codes, books, slot)
-    symbol -= END_OF_BLOCK + 1
-    if symbol < 0 or symbol >= len(LENGTH_BASE):
-        return BAD
-    length = LENGTH_BASE[symbol] + (bits_at(position) & ((1 << LENGTH_EXTRA[symbol]) - 1))
-    position += LENGTH_EXTRA[symbol]
-    bits = bits_at(position)
-    symbol, n = next_symbol(bits, books[slot, 1])
-    if symbol < 0 or symbol >= N_DISTANCES:
-        return BAD
-    source = out - DISTANCE_BASE[symbol] - (bits >> n & ((1 << DISTANCE_EXTRA[symbol]) - 1))
-    if source < state[slot, FIRST]:
+    position, length, distance = next_match(position, symbol, books[slot, 1])
+    if position < 0 or out - distance < state[slot, FIRST]:
         return BAD
     for k in range(length):
-        store8(out + k, load8(source + k))
-    state[slot, OUT], state[slot, POSITION] = out + length, position + n + DISTANCE_EXTRA[symbol]
+        store8(out + k, load8(out + k - distance))
+    state[slot, OUT], state[slot, POSITION] = out + length, position
     return GOES_ON
 
 
 @numba.njit(nogil=True, cache=True)
 def _block(state, codes, books, slot):
-    """Begins the next block whose symbols are codes; those that are stored are copied.
-
-    DONE: of a head, if it is there; of a whole stream, if the last block is stored.
-    """
+    """Begins the next block of codes, and copies stored ones before it; DONE if all that is wanted is there."""
     tables = codes[slot * TABLES : (slot + 1) * TABLES]
     while state[slot, POSITION] <= state[slot, STOP]:
         if state[slot, IS_HEAD] and state[slot, OUT] >= state[slot, LAST]:
