@@ -258,3 +258,13 @@ def test_torch_gets_the_same_batches_from_any_number_of_workers(
             rest = [batch["rows"].tolist() for batch in DataLoader(dataset, batch_size=None, num_workers=workers)]
         assert sorted(rows[:29] + rest) == sorted(rows)
         assert rest[0] == rows[29]
+
+
+def test_files_without_cells_are_an_empty_epoch(tmp_path: Path) -> None:
+    ad.AnnData(sp.csr_matrix((0, 5), dtype=np.float32)).write_h5ad(tmp_path / "none.h5ad")
+    source = open_h5ad(tmp_path / "none.h5ad")
+    for sampler in (BlockShuffling(4), BlockShuffling(1), Streaming()):
+        loader = BlockLoader(source, sampler=sampler)
+        assert (len(loader), list(loader)) == (0, [])
+    assert source[[]].shape == (0, 5)
+    source.close()

@@ -272,20 +272,7 @@ def lengths_case(number: int) -> list[str]:
     return ["all lengths modulo 64"]
 
 
-def longest_case(number: int) -> list[str]:
-    """Sequences that read and write as much as rounds can, to any end of the chunk and of the result."""
-    sequence = bytes([lz4.MOST_LITERALS << 4 | lz4.MOST_MATCH - lz4.LEAST_MATCH, *range(lz4.MOST_LITERALS), 1, 0])
-    far = 3 * lz4.ROUNDS_OUT
-    ends = [(n, far) for n in range(2 * lz4.ROUNDS_IN)] + [(far, n) for n in range(1, 2 * lz4.ROUNDS_OUT)]
-    for n_stream, plain in ends:
-        stream = (sequence * far)[:n_stream]
-        head = bytes([lz4.VERSION, lz4.LZ4_VERSION, lz4.LZ4 << lz4.FORMAT, 1])
-        sizes = np.array([plain, plain, lz4.HEAD + 8 + n_stream, lz4.HEAD + 4, n_stream], "<u4").tobytes()
-        assert guarded(head + sizes + stream, plain, True)[0] == (lz4.DONE if n_stream == plain else lz4.BAD)
-    return ["the longest sequences"]
-
-
-@pytest.mark.parametrize(("case", "n"), [("lz4_case", CASES), ("lengths_case", CASES // 100), ("longest_case", 1)])
+@pytest.mark.parametrize(("case", "n"), [("lz4_case", CASES), ("lengths_case", CASES // 100)])
 def test_nothing_beyond_a_chunk_and_its_result_is_touched(case: str, n: int, tmp_path: Path) -> None:
     survive(f"{__name__}:{case}", n, tmp_path)
 

@@ -7,13 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import anndata as ad
+import numcodecs
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import zarr as zarrs
 from google_crc32c import value as crc32c
-from zarr.codecs import BloscCodec, BytesCodec
+from zarr.codecs import BloscCodec, BytesCodec, ZstdCodec
 
 from loaders.native import arrow, scdl, zarr
 from loaders.native.matrix import open_matrix
@@ -121,6 +122,16 @@ def test_chunk_files_of_zarr(tmp_path: Path, compressors: object, change: Callab
     file = path / "X" / "data" / "c" / "3"
     file.write_bytes(change(file.read_bytes()))
     with pytest.raises(OSError, match=r"a.zarr/X/data, chunk 3"):
+        read_zarr(path)
+
+
+@pytest.mark.parametrize("said", [63, 65, 100])
+def test_chunks_of_zstandard_of_another_length(tmp_path: Path, said: int) -> None:
+    """Longer and shorter than the array says: neither is padded with what was in memory."""
+    path = store(tmp_path / "a.zarr", {"chunks": (64,), "compressors": ZstdCodec()})
+    file = path / "X" / "data" / "c" / "3"
+    file.write_bytes(numcodecs.Zstd().encode(np.ones(said, np.float32)))
+    with pytest.warns(UserWarning, match=r"Zstandard"), pytest.raises(OSError, match=r"a.zarr/X/data, chunk 3"):
         read_zarr(path)
 
 

@@ -90,9 +90,24 @@ def _unpack_blosc(packed: bytes, whole: int) -> bytes:
 
 
 def _unpack_zstd(packed: bytes, whole: int) -> bytes:
-    """Into room of the size that the array says, whatever the frame says."""
-    room = bytearray(whole)
-    return numcodecs.zstd.decompress(packed, room) if whole else b""
+    """By the library, which takes as much memory as the frame says: that must be what the array says."""
+    said = _zstd_content(packed)
+    if said is not None and said != whole:
+        raise ValueError(f"its frame says that it holds {said:,} bytes, not {whole:,}")
+    return numcodecs.zstd.decompress(packed)
+
+
+def _zstd_content(packed: bytes) -> int | None:
+    """The size that a Zstandard frame says it decodes to (RFC 8878, 3.1.1.1); None where it says none."""
+    if len(packed) < 6:
+        raise ValueError("it is too short for a frame of Zstandard")
+    flags = packed[4]
+    is_single, size_flag = flags >> 5 & 1, flags >> 6
+    n = 1 << size_flag if size_flag or is_single else 0
+    at = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    if len(packed) < at + n:
+        raise ValueError("it is too short for a frame of Zstandard")
+    return int.from_bytes(packed[at : at + n], "little") + 256 * (n == 2) if n else None
 
 
 def _unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:

@@ -47,6 +47,8 @@ class BlockShuffled:
 
     def __init__(self, n_rows: int, fetch_rows: int, blocks: int | np.ndarray, seed: int, epoch: int) -> None:
         self.n_rows, self.fetch_rows, self.key = n_rows, fetch_rows, (seed, epoch)
+        if not n_rows:
+            blocks = np.zeros(1, np.int64)  # no blocks
         self.starts = None if isinstance(blocks, int) else blocks
         n_blocks = -(-n_rows // blocks) if isinstance(blocks, int) else len(blocks) - 1
         self.shuffled = np.arange(n_blocks, dtype=np.uint32)
