@@ -18,7 +18,7 @@ HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the sha
 NEAR = 8_192  # elements that are cheaper to read over than to skip
 RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
 THROUGH_SLICE = 65_536  # elements read at a time through a library from an array without chunks
-THROUGH_SLOWER = "about 10 times slower"  # docs/native.md, "What is slower"
+THROUGH_SLOWER = "about 5 times slower"  # docs/native.md, "What is slower"
 
 
 Verify = Literal["first", "always", "never"]

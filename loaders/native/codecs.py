@@ -22,8 +22,8 @@ PLAIN, DEFLATE, BLOSC = 0, 1, 2
 """What the compiled loop of kernel.py can decode."""
 
 # How much slower, on one kind of processor: docs/native.md, "What is slower".
-WITHOUT_LOOP = "decoded chunk by chunk through Python, 2 to 4 times slower"
-WITHOUT_SHUFFLE = "decoded without the processor's byte shuffle (SSSE3 or NEON), about 2 times slower"
+WITHOUT_LOOP = "decoded chunk by chunk through Python, about 2 times slower"
+WITHOUT_SHUFFLE = "decoded without the processor's byte shuffle (SSSE3 or NEON), about 1.6 times slower"
 
 
 class Codec(NamedTuple):
