@@ -13,12 +13,14 @@ from loaders.native.validate import genes
 
 class Copies(NamedTuple):
     """Pieces, `of` which of the arrays each is, and where their rows go: those of the elements begin..end to `target`
-    of `out`. n_genes: what the arrays hold is checked to be 0 to n_genes - 1; -1: they hold other numbers.
+    of `out`. n_genes: what the arrays hold is checked to be 0 to n_genes - 1; -1: they hold other numbers. indptrs: of
+    each array, the element at which each of its rows begins.
 
     The compiled loop reads all of the pieces, or none.
     """
 
     arrays: Sequence[Array]
+    indptrs: Sequence[np.ndarray]
     of: np.ndarray
     pieces: Pieces
     begin: np.ndarray
@@ -39,13 +41,14 @@ class Copies(NamedTuple):
         if len(self.pieces.fd):
             codec = self.arrays[self.of[0]].codec
             # Read whole: the head that was read of one was too short, or it is damaged, which this says.
-            left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[2:]))
+            left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[3:]))
         for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
             values = self.arrays[i].read(int(start), int(stop))
             mine = slice(first, last)
             begin, end = self.begin[mine], self.end[mine]
             if self.n_genes >= 0:
-                genes(self.arrays[i].name, values, self.n_genes, int(start), begin, end)
+                array = self.arrays[i]
+                genes(array.name, array.chunk, self.indptrs[i], values, self.n_genes, int(start), begin, end)
             if not is_compiled(values.dtype):
                 values = values.astype(self.out.dtype)
             scatter(values, start, begin, end, self.target[mine], self.out, -1)
@@ -53,6 +56,7 @@ class Copies(NamedTuple):
 
 def of_rows(
     arrays: Sequence[Array],
+    indptrs: Sequence[np.ndarray],
     cuts: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
@@ -71,7 +75,7 @@ def of_rows(
     for alike in found.values():
         of, pieces = zip(*alike, strict=True)
         together = Pieces(*(np.concatenate(fields) for fields in zip(*pieces, strict=True)))
-        yield Copies(arrays, np.concatenate(of), together, begin, end, target, out, n_genes)
+        yield Copies(arrays, indptrs, np.concatenate(of), together, begin, end, target, out, n_genes)
 
 
 def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:

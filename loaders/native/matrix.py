@@ -153,13 +153,14 @@ class Matrix:
         np.cumsum(indptr, out=indptr)
         target = indptr[by_place]
         found = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
+        indptrs = [part.indptr for part in self.parts]
         copies = [
             copied
             for arrays, out, n_genes in (
                 ([part.indices for part in self.parts], found.indices, self.n_genes),
                 ([part.data for part in self.parts], found.data, -1),
             )
-            for copied in of_rows(arrays, cuts, begin, end, target, out, n_genes)
+            for copied in of_rows(arrays, indptrs, cuts, begin, end, target, out, n_genes)
         ]
         n_pieces = sum(len(each.of) for each in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), PIECES_PER_TASK))

@@ -150,13 +150,25 @@ def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
         raise ValueError(f"{' and '.join(named)} share bytes of the file")
 
 
-def genes(name: str, indices: np.ndarray, n_genes: int, start: int, begin: np.ndarray, end: np.ndarray) -> None:
-    """Names the first row whose genes are not 0 to n_genes - 1. indices: of the elements from `start` on.
+def genes(
+    name: str,
+    chunk: int | None,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    n_genes: int,
+    start: int,
+    begin: np.ndarray,
+    end: np.ndarray,
+) -> None:
+    """Names the first element of an array that is no gene, 0 to n_genes - 1, with its chunk and its row.
 
-    begin, end: the elements of each row of the array that is looked at.
+    chunk: elements of one; None: the array has none. indices: of the elements from `start` on. begin, end: the elements of each row that is looked at. indptr: the
+    element at which each row of the file begins.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:
         if ((begin <= element) & (element < end)).any():
-            value = indices[element - start]
-            raise ValueError(f"{name}, element {element}, is gene {value}, but genes are 0 to {n_genes - 1}")
+            row = np.searchsorted(indptr, element, "right") - 1
+            place = name if chunk is None else f"{name}, chunk {element // chunk}"
+            place += f", element {element}, of row {row},"
+            raise ValueError(f"{place} is gene {indices[element - start]}, but genes are 0 to {n_genes - 1}")
