@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 import numpy as np
 
 from loaders.native.arrays import Plain
-from loaders.native.files import Files, describing
+from loaders.native.files import Files, describing, open_regular
 from loaders.native.matrix import Part
 from loaders.native.validate import NUMBERS
 
@@ -20,7 +20,8 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
     and for damaged files.
     """
     with describing(folder / "state.json"):
-        state = json.loads((folder / "state.json").read_text())
+        with open(open_regular(folder / "state.json")) as file:
+            state = json.load(file)
         names = [PurePath(file["filename"]) for file in state["_data_files"]]
         for name in names:
             if name.is_absolute() or ".." in name.parts:

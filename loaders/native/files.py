@@ -1,6 +1,7 @@
 """The files of a source: open until it is closed, and the same as when they were opened."""
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -44,11 +45,11 @@ class Files:
             self.close()
 
     def open(self, path: Path | str) -> int:
-        """The descriptor of a file that is read in pieces here and there.
+        """The descriptor of a file that is read in pieces here and there; OSError for what is no regular file.
 
         The system is told so, or it reads on behind every piece: up to megabytes, as some disks are set up.
         """
-        fd = os.open(path, os.O_RDONLY)
+        fd = open_regular(path)
         self.stack.callback(os.close, fd)
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
@@ -82,6 +83,15 @@ class Files:
 
     def close(self) -> None:
         self.stack.close()
+
+
+def open_regular(path: Path | str) -> int:
+    """The descriptor of a file; OSError for a pipe, which would be waited for, a device or a folder."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{path} is not a regular file")
+    return fd
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 
 from loaders.native import codecs, genes, validate
 from loaders.native.arrays import Array, Chunked, Table, Through
-from loaders.native.files import Files, Stamp, describing
+from loaders.native.files import Files, Stamp, describing, open_regular
 from loaders.native.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
@@ -108,7 +108,7 @@ def _from_files(folder: Path, array: Any) -> Callable[[int], bytes] | None:
 
     def read(i: int) -> bytes:
         path = folder / encode((i,))
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             packed, stamp = file.read(), Stamp.of(file.fileno())
         if (stamp.size, stamp.mtime_ns) != tuple(stamps[i]):
             raise OSError(f"{path} has changed since it was opened; open it again")

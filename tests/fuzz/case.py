@@ -35,6 +35,7 @@ class Plan:
     number: int
     form: str
     output: str
+    threads: int
     kinds: list[str]
     change: str | None = None
     change_after: int = 0
@@ -43,7 +44,7 @@ class Plan:
     def of(cls, seed: int, number: int) -> "Plan":
         rng = np.random.default_rng([seed, number, 0])
         form = list(forms().values())[number % len(forms())]
-        plan = cls(seed, number, form.name, str(rng.choice(["csr", "dense"])), [])
+        plan = cls(seed, number, form.name, str(rng.choice(["csr", "dense"])), int(rng.choice([1, 2, 4])), [])
         draw = rng.random()
         if draw < 0.01:
             return plan
@@ -101,17 +102,10 @@ def compare(plan: Plan, store: Store, tell: Tell) -> None:
     if path.exists():
         rows = pickle.loads(path.read_bytes())
         differ = [compared.differing(each, found) for each in rows]
-        if plan.change:  # each row as before the change, or as after it
-            before = compared.of_matrix(truth())
-            either = [_both(compared.differing(each, before), d) for each, d in zip(rows, differ, strict=True)]
-            tell(equal_either=all(each == set() for each in either))
+        if plan.change:  # each epoch wholly as before the change, or wholly as after it
+            before = [compared.differing(each, compared.of_matrix(truth())) for each in rows]
+            tell(equal_either=all(set() in pair for pair in zip(before, differ, strict=True)))
         tell(equal_reference=all(each == set() for each in differ), differing_reference=_summary(differ))
-
-
-def _both(a: set[int] | None, b: set[int] | None) -> set[int] | None:
-    if a is None or b is None:
-        return a if b is None else b
-    return a & b
 
 
 def _summary(differ: list[set[int] | None]) -> list[str]:
@@ -131,7 +125,9 @@ class Reading:
         source = None
         try:
             try:
-                source = self.open_source(forms()[self.plan.form], self.store.folder, self.plan.output)
+                source = self.open_source(
+                    forms()[self.plan.form], self.store.folder, self.plan.output, self.plan.threads
+                )
                 self.change_if_due()
                 self.tell(phase="read")
                 return self.read(source)
@@ -206,11 +202,11 @@ def _columns(found: list[tuple]) -> list[tuple]:
 def _described(error: BaseException, store: Store) -> dict[str, object]:
     """An error as the user meets it, and why it would be no clear sentence to one."""
     text = str(error)
-    names = {store.folder.name, *(Path(name).name for name in store.files()), *(Path(p).name for p in store.form.paths)}
+    paths = {str(store.folder / path) for path in store.form.paths}
     faults = []
     if not isinstance(error, OSError | ValueError):
         faults.append(f"it is a {type(error).__name__}")
-    if not any(name and name in text for name in names):
+    if not any(path in text for path in paths):
         faults.append("it names no file")
     if "\n" in text.strip() or len(text) > MESSAGE_CHARACTERS:
         faults.append(f"it has {len(text)} characters in {len(text.splitlines())} lines")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -17,9 +17,22 @@ class InapplicableError(Exception):
 
 
 @contextmanager
+def group(store: Store, part: int, mode: str = "r+") -> Iterator[Any]:
+    """One of the h5ad files, or of the zarr groups."""
+    path = store.folder / store.form.paths[part]
+    if store.form.group == "zarr":
+        import zarr
+
+        yield zarr.open_group(path, mode=mode)
+        return
+    with h5py.File(path, mode) as file:
+        yield file
+
+
+@contextmanager
 def hdf5(store: Store, part: int, mode: str = "r+") -> Iterator[h5py.Group | h5py.Dataset]:
     """The matrix of one of the h5ad files."""
-    with h5py.File(store.folder / store.form.paths[part], mode) as file:
+    with group(store, part, mode) as file:
         yield file[store.form.matrix]
 
 
@@ -36,7 +49,8 @@ def get(store: Store, part: int, name: str) -> np.ndarray:
         with hdf5(store, part, "r") as x:
             return x[name][:]
     if store.form.group == "zarr":
-        return _zarr(store, part)[name][:]
+        with group(store, part) as root:
+            return root["X"][name][:]
     if store.form.group == "scdl":
         return _scdl(store)[SCDL_NAMES[name]]
     if store.form.group == "arrow":
@@ -50,7 +64,8 @@ def put(store: Store, part: int, name: str, values: np.ndarray) -> None:
         with hdf5(store, part) as x:
             _put_hdf5(x, name, values)
     elif store.form.group == "zarr":
-        _put_zarr(_zarr(store, part), name, values)
+        with group(store, part) as root:
+            _put_zarr(root["X"], name, values)
     elif store.form.group == "scdl":
         arrays = _scdl(store) | {SCDL_NAMES[name]: values}
         signed = {"int8": "uint8", "int16": "uint16", "int32": "uint32", "int64": "uint64"}
@@ -69,18 +84,13 @@ def _put_hdf5(x: h5py.Group, name: str, values: np.ndarray) -> None:
     if old.shape == values.shape and old.dtype == values.dtype:
         old[:] = values
         return
-    created = old.id.get_create_plist()
-    chunk = old.chunks
+    created, chunk = old.id.get_create_plist(), old.chunks
+    if chunk:
+        created.set_chunk(chunk)  # what it was read with holds the size of the old type
     del x[name]
     space = h5py.h5s.create_simple(values.shape, (h5py.h5s.UNLIMITED,) if chunk else None)
     kind = h5py.h5t.py_create(values.dtype, logical=True)
     h5py.Dataset(h5py.h5d.create(x.id, name.encode(), kind, space, created))[:] = values
-
-
-def _zarr(store: Store, part: int):
-    import zarr
-
-    return zarr.open_group(store.folder / store.form.paths[part], mode="r+")["X"]
 
 
 def _put_zarr(x, name: str, values: np.ndarray) -> None:

@@ -71,6 +71,14 @@ def strike(content: bytearray, start: int, stop: int, rng: np.random.Generator) 
     return f"{word} in {width} bytes at {at}"
 
 
+def struck(store: Store, name: str, rng: np.random.Generator, start: int = 0, stop: int | None = None) -> str:
+    """Strikes a file once within its bytes start..stop."""
+    content = store.read(name)
+    told = strike(content, start, min(len(content) if stop is None else stop, len(content)), rng)
+    store.write(name, bytes(content))
+    return f"{name}: {told}"
+
+
 @mutation("bytes anywhere")
 def bytes_anywhere(store: Store, rng: np.random.Generator) -> str:
     name = some_file(store, rng)
@@ -82,11 +90,7 @@ def bytes_anywhere(store: Store, rng: np.random.Generator) -> str:
 
 @mutation("bytes at the start")
 def bytes_at_the_start(store: Store, rng: np.random.Generator) -> str:
-    name = some_file(store, rng)
-    content = store.read(name)
-    told = strike(content, 0, min(len(content), int(rng.choice([16, 96, 512, 2048]))), rng)
-    store.write(name, bytes(content))
-    return f"{name}: {told}"
+    return struck(store, some_file(store, rng), rng, 0, int(rng.choice([16, 96, 512, 2048])))
 
 
 @mutation("file cut off")
@@ -132,6 +136,21 @@ def file_of_random_bytes(store: Store, rng: np.random.Generator) -> str:
     name = some_file(store, rng)
     store.write(name, rng.bytes(len(store.read(name))))
     return name
+
+
+@mutation("link, pipe or device in place of a file")
+def link_in_place(store: Store, rng: np.random.Generator) -> str:
+    """A link to the same bytes elsewhere is no damage."""
+    name, how = some_file(store, rng), int(rng.integers(6))
+    path, outside = store.folder / name, store.folder.parent / "outside"
+    outside.write_bytes(path.read_bytes())
+    path.unlink()
+    if how == 5:
+        os.mkfifo(path)
+        return f"{name}, a pipe"
+    target = [outside, store.folder / "nowhere", path, "/dev/null", "/dev/zero"][how]
+    path.symlink_to(target)
+    return f"{name}, a link to {target}"
 
 
 @mutation("files swapped")

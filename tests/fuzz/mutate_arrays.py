@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import anndata as ad
 import numpy as np
+import pandas as pd
 
-from tests.fuzz.contents import InapplicableError, get, n_parts, put
+from tests.fuzz.contents import InapplicableError, get, group, n_parts, put
 from tests.fuzz.mutate import mutation
 from tests.fuzz.stores import GENES, Store
 
@@ -156,19 +158,36 @@ def two_dimensional(store: Store, rng: Rng) -> str:
     n = len(values) // 2 * 2
     shape = [(n // 2, 2), (1, len(values)), ()][int(rng.integers(3))]
     new = values[0] if shape == () else values[: int(np.prod(shape))].reshape(shape)
-    if store.form.group == "h5ad":
-        from tests.fuzz.contents import hdf5
-
-        with hdf5(store, part) as x:
-            del x[name]
-            x[name] = new
-    else:
-        from tests.fuzz.contents import _zarr
-
-        x = _zarr(store, part)
+    with group(store, part) as root:
+        x = root[store.form.matrix]
         del x[name]
-        x.create_array(name, data=np.asarray(new))
+        if store.form.group == "h5ad":
+            x[name] = new
+        else:
+            x.create_array(name, data=np.asarray(new))
     return f"part {part}, {name}: {shape}"
+
+
+@mutation("names of genes", "h5ad", "dense", "zarr")
+def names_of_genes(store: Store, rng: Rng) -> str:
+    """In one file two are exchanged, one is another, one comes twice or is gone, or all are."""
+    part, how = some_part(store, rng), int(rng.integers(6))
+    with group(store, part) as root:
+        table = "raw/var" if store.form.matrix == "raw/X" else "var"
+        var = ad.io.read_elem(root[table])
+        names, (i, j) = list(var.index), rng.choice(len(var), 2, replace=False)
+        if how == 0:
+            names[i], names[j] = names[j], names[i]
+        elif how in (1, 2):
+            names[i] = names[j] if how == 1 else "another"
+        elif how == 3:
+            del names[i]
+        elif how == 4:
+            names.append("another")
+        del root[table]
+        if how < 5:
+            ad.io.write_elem(root, table, pd.DataFrame(index=names))
+    return f"part {part}, {['exchanged', 'twice', 'another', 'one less', 'one more', 'none'][how]}, {i} and {j}"
 
 
 def blosc_header(chunk: bytearray, rng: Rng) -> str:

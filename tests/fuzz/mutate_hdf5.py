@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 
 from tests.fuzz.contents import InapplicableError, hdf5, n_parts
-from tests.fuzz.mutate import mutation, strike
+from tests.fuzz.mutate import mutation, strike, struck
 from tests.fuzz.mutate_arrays import blosc_header
 from tests.fuzz.stores import Store
 
@@ -41,11 +41,7 @@ def within_a_chunk(store: Store, rng: Rng) -> str:
     with hdf5(store, part, "r") as x:
         dataset = _choice(rng, _arrays(x))
         name, (start, size) = dataset.name, _choice(rng, _ranges(dataset))
-    file = store.form.paths[part]
-    content = store.read(file)
-    told = strike(content, start, min(start + size, len(content)), rng)
-    store.write(file, bytes(content))
-    return f"{file}, {name}, chunk at {start}: {told}"
+    return f"{name}, chunk at {start}: {struck(store, store.form.paths[part], rng, start, start + size)}"
 
 
 @mutation("outside of chunks", *HDF5)
@@ -82,9 +78,8 @@ def chunk_table(store: Store, rng: Rng) -> str:
             found.append(at)
             at = content.find(mark, at + 1)
     at = _choice(rng, found)
-    told = strike(content, at, min(at + int(rng.choice([8, 24, 80, 400])), len(content)), rng)
-    store.write(file, bytes(content))
-    return f"{file}, {bytes(content[at : at + 4])!r} at {at}: {told}"
+    mark = bytes(content[at : at + 4])
+    return f"{mark!r} at {at}: {struck(store, file, rng, at, at + int(rng.choice([8, 24, 80, 400])))}"
 
 
 def _chunks(store: Store, rng: Rng, edit) -> str:

@@ -11,20 +11,20 @@ import scipy.sparse as sp
 from tests.fuzz.stores import GENES, SCDL_FILES, Form
 
 
-def open_ours(form: Form, folder: Path, output: str):
+def open_ours(form: Form, folder: Path, output: str, threads: int):
     """The store as a source for `BlockLoader`."""
     from loaders.native import arrow, open_h5ad, scdl, zarr
     from loaders.native.matrix import open_matrix
 
     paths = [folder / path for path in form.paths]
     if form.group in ("h5ad", "dense"):
-        return open_h5ad(paths, matrix=form.matrix, output=output, threads=2)
+        return open_h5ad(paths, matrix=form.matrix, output=output, threads=threads)
     parts = {
         "zarr": lambda: partial(zarr.open_parts, paths),
         "arrow": lambda: partial(arrow.open_parts, folder),
         "scdl": lambda: partial(scdl.open_parts, folder),
     }
-    return open_matrix(parts[form.group](), GENES, output=output, threads=2)
+    return open_matrix(parts[form.group](), GENES, output=output, threads=threads)
 
 
 def reference(form: Form, folder: Path) -> sp.csr_matrix | sp.csr_array:
@@ -64,17 +64,34 @@ def _of_all_genes(x: sp.csr_matrix | sp.csr_array) -> sp.csr_matrix:
 def _h5ad(form: Form, folder: Path) -> list:
     import h5py
 
-    found = []
+    found, names = [], []
     for path in form.paths:
         with h5py.File(folder / path) as file:
             found.append(_element(file[form.matrix]))
+            names.append(_names(file, "raw/var" if form.matrix == "raw/X" else "var"))
+    _check_same(names)
     return found
 
 
 def _zarr(form: Form, folder: Path) -> list:
     import zarr
 
-    return [_element(zarr.open_group(folder / path, mode="r")["X"]) for path in form.paths]
+    groups = [zarr.open_group(folder / path, mode="r") for path in form.paths]
+    found = [_element(group["X"]) for group in groups]
+    _check_same([_names(group, "var") for group in groups])
+    return found
+
+
+def _names(file: Any, table: str) -> list[str] | None:
+    """Those of the genes; None where the file has none."""
+    import anndata as ad
+
+    return list(ad.io.read_elem(file[table]).index.astype(str)) if table in file else None
+
+
+def _check_same(names: list) -> None:
+    if any(each != names[0] for each in names):
+        raise ValueError("the files differ in their genes")
 
 
 def _element(x: Any) -> Any:

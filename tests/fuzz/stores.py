@@ -49,6 +49,10 @@ def parts() -> list[np.ndarray]:
     return np.split(truth(), [LENGTHS[0]])
 
 
+def _var() -> pd.DataFrame:
+    return pd.DataFrame(index=[f"g{g}" for g in range(GENES)])
+
+
 def store_array(group: h5py.Group, name: str, values: np.ndarray, options: dict) -> None:
     """Writes a dataset anew; one shorter than its chunk keeps the chunk by being able to grow."""
     del group[name]
@@ -60,8 +64,7 @@ def _h5ad(folder: Path, options: dict, matrix: str = "X", index: str = "i4", den
     """Through anndata; then the arrays anew as the options say, and all copied to a file without gaps."""
     for i, part in enumerate(parts()):
         x = part if dense else sp.csr_matrix(part)
-        var = pd.DataFrame(index=[f"g{g}" for g in range(GENES)])
-        made = ad.AnnData(x, pd.DataFrame(index=[f"c{r}" for r in range(len(part))]), var)
+        made = ad.AnnData(x, pd.DataFrame(index=[f"c{r}" for r in range(len(part))]), _var())
         if matrix == "raw/X":
             made.raw = made.copy()
         elif matrix != "X":
@@ -89,6 +92,7 @@ def _zarr(folder: Path, version: int, options: dict) -> None:
         root = zarr.open_group(folder / f"part{i}.zarr", mode="w", zarr_format=version)
         x = sp.csr_matrix(part)
         ad.io.write_elem(root, "X", x)
+        ad.io.write_elem(root, "var", _var())
         for name in ("data", "indices"):
             del root["X"][name]
             root["X"].create_array(name, data=getattr(x, name), **options)
@@ -165,6 +169,7 @@ def _forms() -> list[Form]:
     return [
         h5ad("gzip", gzip, "chunked"),
         h5ad("gzip long chunks", gzip | {"chunks": (1400,)}, "chunked"),
+        h5ad("gzip huge chunks", gzip | {"chunks": (90_000,)}, "chunked"),  # decoded: more than a cache holds
         h5ad("chunked", {"chunks": (128,)}, "chunked"),
         h5ad("contiguous", {}),
         h5ad("gzip shuffle", gzip | {"shuffle": True}, "chunked"),
@@ -219,6 +224,10 @@ class Store:
         for name, content in seed.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_bytes(content)
+
+    def differs(self, seed: dict[str, bytes]) -> bool:
+        """Whether a file is gone, has come, or has other bytes than the seed's."""
+        return {name: bytes(self.read(name)) for name in self.files()} != seed
 
     def files(self) -> list[str]:
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file())

@@ -104,5 +104,5 @@ PLANTED = {
 """The defect by the form's name, and the verdict that it must be given."""
 
 
-def open_planted(form: Form, folder: Path, output: str) -> Any:
-    return PLANTED[form.name][0](open_ours(form, folder, output), folder)
+def open_planted(form: Form, folder: Path, output: str, threads: int) -> Any:
+    return PLANTED[form.name][0](open_ours(form, folder, output, threads), folder)

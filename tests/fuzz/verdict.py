@@ -42,7 +42,7 @@ def of(damaging: Any, read: Any, compared: Any, *, damaged: bool) -> tuple[str, 
         return "damaging died", damaging.ended
     if read.ended:
         phase, through = told["phase"], any(f"/{name}/" in read.stack for name in LIBRARIES)
-        if compared.ended and (phase == "open" or through):
+        if _alike(read.ended, compared.ended) and (phase == "open" or through):
             return "library died", f"{read.ended} in phase {phase}; the reference: {compared.ended}"
         return ("hang" if read.ended == "hang" else "crash"), f"{read.ended} in phase {phase}"
     for stage in (damaging, read, compared):
@@ -53,6 +53,13 @@ def of(damaging: Any, read: Any, compared: Any, *, damaged: bool) -> tuple[str, 
     if told["ours"] == "invalid":
         return "invalid", told["message"]
     return _of_error(told, damaged) if told["ours"] == "error" else _of_rows(told, compared.ended)
+
+
+def _alike(ours: str, theirs: str | None) -> bool:
+    """Whether both hung, or both ended by a signal."""
+    if theirs is None:
+        return False
+    return ours == theirs or (ours.startswith("SIG") and theirs.startswith("SIG"))
 
 
 def _of_error(told: dict[str, Any], damaged: bool) -> tuple[str, str]:

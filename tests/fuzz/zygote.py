@@ -61,7 +61,7 @@ class Zygote:
 
         warnings.simplefilter("ignore")
         for number, name in enumerate(self.seeds):
-            plan = Plan(0, number, name, ("csr", "dense")[number % 2], [])
+            plan = Plan(0, number, name, ("csr", "dense")[number % 2], 2, [])
             with TemporaryDirectory() as folder:
                 store = Store(Path(folder) / "store", forms()[name])
                 store.fill(self.seeds[name])
@@ -104,7 +104,8 @@ class Zygote:
 
     def damage(self, plan: Plan, store: Store, tell: Callable) -> None:
         store.fill(self.seeds[plan.form])
-        tell(did=case.damage(plan, store))
+        did = case.damage(plan, store)
+        tell(did=did, damaged=plan.change is not None or store.differs(self.seeds[plan.form]))
         if plan.change:
             shutil.copytree(store.folder, store.folder.parent / "kept")  # what is kept is the store as it was opened
 
@@ -120,7 +121,7 @@ class Zygote:
         results = []
         for plan in plans:
             three = [found.get(plan.number, Told()) for found in (damaged, read, compare)]
-            name, why = verdict.of(*three, damaged=bool(plan.kinds or plan.change))
+            name, why = verdict.of(*three, damaged=bool(three[0].told.get("damaged", True)))
             failure, told = name in verdict.FAILURES, three[0].told | three[1].told | three[2].told
             result = {"verdict": name, "failure": failure, "why": why, "plan": json.loads(plan.json())}
             result |= {"did": [*told.get("did", []), *([told["change"]] if "change" in told else [])]}
@@ -194,7 +195,12 @@ class Zygote:
         folder.mkdir(parents=True)
         if store is not None:
             around = store.folder.parent
-            shutil.copytree(around / "kept" if (around / "kept").exists() else store.folder, folder / "store")
+            shutil.copytree(
+                around / "kept" if (around / "kept").exists() else store.folder,
+                folder / "store",
+                symlinks=True,
+                ignore=_pipes,
+            )
             if (around / "outside.arrow").exists():
                 shutil.copy(around / "outside.arrow", folder)
         described = {key: value for key, value in result.items() if key != "stack"}
@@ -207,9 +213,15 @@ class Zygote:
         if not (folder / "store").exists():
             return self.run_all([plan])[0]
         with TemporaryDirectory(prefix="fuzz-") as around:
-            store = Store(Path(shutil.copytree(folder, Path(around) / "case")) / "store", forms()[plan.form])
+            store = Store(
+                Path(shutil.copytree(folder, Path(around) / "case", symlinks=True)) / "store", forms()[plan.form]
+            )
             store.age()
             return self.read_all([plan], {plan.number: store}, {plan.number: Told()})[0]
+
+
+def _pipes(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_fifo()]
 
 
 def _child(work: Callable, send: int, errors: int) -> None:
