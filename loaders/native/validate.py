@@ -162,8 +162,8 @@ def genes(
 ) -> None:
     """Names the first element of an array that is no gene, 0 to n_genes - 1, with its chunk and its row.
 
-    chunk: elements of one; None: the array has none. indices: of the elements from `start` on. begin, end: the elements of each row that is looked at. indptr: the
-    element at which each row of the file begins.
+    chunk: elements of one; None: the array has none. indices: of the elements from `start` on. begin, end: the
+    elements of each row that is looked at. indptr: the element at which each row of the file begins.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:
