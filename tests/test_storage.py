@@ -41,11 +41,13 @@ HDF5 = [{"chunks": (n,), **c} for n, c in product([1, 7, 64, 100_000], [{"compre
     {"chunks": (64,), "shuffle": True},
     {"chunks": (64,), "compression": "lzf"},
     {"chunks": (64,), "compression": "gzip", "fletcher32": True},
+    {"chunks": (63,), "compression": "lzf", "shuffle": True, "fletcher32": True},
+    {"chunks": (64,), "scaleoffset": 0},
     {"chunks": (64,), **hdf5plugin.Zstd()},
     {"chunks": (64,), **hdf5plugin.Blosc(cname="lz4", shuffle=hdf5plugin.Blosc.SHUFFLE)},
     {"chunks": (64,), "shuffle": True, **hdf5plugin.Zstd()},
 ]
-THROUGH_HDF5 = ("lzf", "fletcher32")
+THROUGH_HDF5 = ("scaleoffset",)
 
 
 @pytest.mark.parametrize("form", HDF5, ids=str)
@@ -224,9 +226,13 @@ def test_a_chunk_that_was_never_written_is_zeros(tmp_path: Path) -> None:
     matrix.close()
 
 
+DENSE = [{}, {"chunks": (10, 20)}, {"chunks": (7, 50), "shuffle": True}, {"chunks": (1, 100), "fletcher32": True}]
+DENSE += [{"compression": name, "chunks": (10, 20)} for name in ("gzip", "lzf")]
+
+
 @pytest.mark.parametrize("output", ["csr", "dense"])
-@pytest.mark.parametrize("options", [{}, {"compression": "gzip", "chunks": (10, 20)}])
-def test_a_dense_x_is_read_through_hdf5(tmp_path: Path, output: str, options: dict) -> None:
+@pytest.mark.parametrize("options", DENSE, ids=str)
+def test_a_dense_x(tmp_path: Path, output: str, options: dict) -> None:
     """From several files, and said once."""
     paths = [tmp_path / f"{i}.h5ad" for i in range(3)]
     for path, part in zip(paths, np.split(tiny.truth(), [400, 401]), strict=True):
@@ -234,7 +240,7 @@ def test_a_dense_x_is_read_through_hdf5(tmp_path: Path, output: str, options: di
         with h5py.File(path, "a") as file:
             del file["X"]
             file.create_dataset("X", data=part.astype("f8"), **(options if len(part) > 10 else {}))
-    with pytest.warns(UserWarning, match="is dense, and is read through h5py") as told:
+    with pytest.warns(UserWarning, match="is dense, and is .*slower than CSR") as told:
         source = open_h5ad(paths, output=output)
     assert len(told) == 1
     loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=16, fetch_factor=3)

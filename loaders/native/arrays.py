@@ -5,7 +5,8 @@ by chunks, from each chunk's start to the last element wanted of it; plain ones 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, NamedTuple, Protocol
 
 import numba
@@ -119,16 +120,9 @@ class Chunked:
     def read(self, start: int, stop: int) -> np.ndarray:
         """The elements of the chunk that begins at `start`."""
         i = start // self.chunk
-        try:
-            values = self.codec.decode(self.packed(i), self.whole)
-            if len(values) != self.chunk:
-                raise ValueError(f"it holds {len(values)} elements, not {self.chunk}")
-        except Exception as error:  # each codec has errors of its own
-            last = min(start + self.chunk, self.length)
-            raise OSError(
-                f"{self.name}, chunk {i} (elements {start} to {last}) cannot be read: {one_line(error)}"
-            ) from error
-        return values
+        place = f"chunk {i} (elements {start} to {min(start + self.chunk, self.length)})"
+        with reading(self.name, place):
+            return self.codec.decode(self.packed(i), self.whole)
 
 
 class Plain:
@@ -167,10 +161,11 @@ class Plain:
 
 
 class Through:
-    """Any other array, through the library that knows its storage."""
+    """Any other array, through the library that knows its storage. check: is called after the element has been read
+    with which a chunk begins, and raises where that is no longer what it was."""
 
-    def __init__(self, name: str, array, why: str) -> None:
-        self.name, self.array = name, array
+    def __init__(self, name: str, array, why: str, check: Callable[[int], None] = lambda start: None) -> None:
+        self.name, self.array, self.check = name, array, check
         self.chunk = array.chunks[0] if array.chunks else THROUGH_SLICE
         library = type(array).__module__.split(".")[0]
         self.slow = f"is read through {library}, {THROUGH_SLOWER}: {why}"
@@ -179,16 +174,28 @@ class Through:
         return Pieces(*_chunks_of(begin, end, self.chunk))
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        try:
+        with reading(self.name, f"chunk {start // self.chunk} (elements {start} to {stop})"):
             values = self.array[start:stop]
             if len(values) != stop - start:
                 raise ValueError(f"{len(values)} elements came")
-        except Exception as error:  # each library has errors of its own
-            chunk = start // self.chunk
-            raise OSError(
-                f"{self.name}, chunk {chunk} (elements {start} to {stop}) cannot be read: {one_line(error)}"
-            ) from error
+        self.check(start)
         return values
+
+
+@contextmanager
+def reading(name: str, place: str) -> Iterator[None]:
+    """Whatever a codec or a library raises becomes an OSError that names the array and the place in it."""
+    try:
+        yield
+    except Exception as error:
+        raise OSError(f"{name}, {place}, cannot be read: {one_line(error)}") from error
+
+
+def read_whole(array: Array, length: int) -> np.ndarray:
+    """All elements of an array, by its pieces."""
+    step = array.chunk or max(length, 1)
+    pieces = [array.read(start, min(start + step, length)) for start in range(0, length, step)]
+    return np.concatenate(pieces)[:length] if pieces else np.empty(0, np.int64)
 
 
 def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:

@@ -1,23 +1,26 @@
 """Codecs that decode a chunk without holding the GIL, and how they are called.
 
 In the compiled loop DEFLATE is inflate.py's, and LZ4 in Blosc is lz4.py's. Else DEFLATE is libdeflate's, the fastest
-library of those tried (docs/native.md); Blosc and Zstandard are numcodecs', as zarr's own.
+library of those tried (docs/native.md); Blosc and Zstandard are numcodecs', as zarr's own; LZF is lzf.py's.
 """
 
 import ctypes
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import deflate._deflate
 import numba
 import numcodecs.blosc
+import numcodecs.fletcher32
 import numcodecs.zstd
 import numpy as np
 
 from loaders.native import words
 from loaders.native.blosc import check
+from loaders.native.lzf import decompress as decompress_lzf
 
+FLETCHER32 = numcodecs.fletcher32.Fletcher32()
 PLAIN, DEFLATE, BLOSC = 0, 1, 2
 """What the compiled loop of kernel.py can decode."""
 
@@ -36,22 +39,26 @@ class Codec(NamedTuple):
     slow: str | None
 
 
-def plain(dtype: np.dtype, shuffled: bool = False) -> Codec:
-    """Of chunks that are not compressed."""
-    return _codec(dtype, shuffled, lambda packed, whole: packed, PLAIN)
+def plain(dtype: np.dtype, **filters: bool) -> Codec:
+    """Of chunks that are not compressed. filters: see `_codec`."""
+    return _codec(dtype, lambda packed, whole: packed, PLAIN, **filters)
 
 
-def inflate(dtype: np.dtype, shuffled: bool = False) -> Codec:
+def inflate(dtype: np.dtype, **filters: bool) -> Codec:
     """Of zlib streams."""
-    return _codec(dtype, shuffled, deflate.zlib_decompress, DEFLATE)
+    return _codec(dtype, deflate.zlib_decompress, DEFLATE, **filters)
 
 
-def blosc(dtype: np.dtype, shuffled: bool = False) -> Codec:
-    return _codec(dtype, shuffled, _unpack_blosc, BLOSC)
+def blosc(dtype: np.dtype, **filters: bool) -> Codec:
+    return _codec(dtype, _unpack_blosc, BLOSC, **filters)
 
 
-def zstd(dtype: np.dtype, shuffled: bool = False) -> Codec:
-    return _codec(dtype, shuffled, _unpack_zstd, None)
+def zstd(dtype: np.dtype, **filters: bool) -> Codec:
+    return _codec(dtype, _unpack_zstd, None, "Zstandard", **filters)
+
+
+def lzf(dtype: np.dtype, **filters: bool) -> Codec:
+    return _codec(dtype, decompress_lzf, None, "lzf", **filters)
 
 
 def is_compiled(dtype: np.dtype) -> bool:
@@ -59,15 +66,25 @@ def is_compiled(dtype: np.dtype) -> bool:
     return dtype.isnative and dtype.kind in "iuf" and dtype != np.float16
 
 
-def _codec(dtype: np.dtype, shuffled: bool, unpack: Callable[[bytes, int], bytes], compiled: int | None) -> Codec:
-    """shuffled: by HDF5's filter, before it was compressed."""
+def _codec(
+    dtype: np.dtype,
+    unpack: Callable[[bytes, int], Any],
+    compiled: int | None,
+    name: str = "",
+    *,
+    shuffled: bool = False,
+    summed: bool = False,
+) -> Codec:
+    """name: of what is not compiled. shuffled: by HDF5's filter, before it was compressed. summed: HDF5's fletcher32
+    follows the compressed bytes."""
     slow = None
-    if shuffled:
-        slow = f"is {WITHOUT_LOOP}: HDF5's shuffle filter is not in the compiled loop"
+    if shuffled or summed:
+        which = "fletcher32" if summed else "shuffle"
+        slow = f"is {WITHOUT_LOOP}: HDF5's {which} filter is not in the compiled loop"
     elif not is_compiled(dtype):
         slow = f"is {WITHOUT_LOOP}: the compiled loop does not know {dtype.str}"
     elif compiled is None:
-        slow = f"is {WITHOUT_LOOP}: Zstandard is not in the compiled loop"
+        slow = f"is {WITHOUT_LOOP}: {name} is not in the compiled loop"
     elif not C_FUNCTIONS.get(compiled):
         slow = f"is {WITHOUT_LOOP}: {MISSING[compiled]} was not found"
     if slow:
@@ -76,7 +93,7 @@ def _codec(dtype: np.dtype, shuffled: bool, unpack: Callable[[bytes, int], bytes
         slow = f"is {WITHOUT_SHUFFLE}"
 
     def decode(packed: bytes, whole: int) -> np.ndarray:
-        raw = unpack(packed, whole)
+        raw = unpack(FLETCHER32.decode(packed) if summed else packed, whole)
         if len(raw) != whole:
             raise ValueError(f"it holds {len(raw):,} bytes, not {whole:,}")
         return _unshuffled(raw, dtype) if shuffled else np.frombuffer(raw, dtype)
@@ -154,6 +171,6 @@ ADVISE = c_function(None, "posix_fadvise")
 
 def decoders() -> dict[str, str]:
     """What decodes each codec here, for a reader: "compiled loop", or why it is slower."""
-    made = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd}
+    made = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd, "lzf": lzf}
     found = {name: codec(np.dtype(np.float32)).slow for name, codec in made.items()}
     return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in found.items()}

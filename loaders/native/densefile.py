@@ -1,33 +1,25 @@
-"""A dense X in h5ad files, read through h5py."""
+"""A dense X in h5ad files."""
 
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 
 import h5py
 import numpy as np
 
+from loaders.native.arrays import Table, reading
+from loaders.native.codecs import Codec
 from loaders.native.files import Files
-from loaders.native.validate import one_line
 
 
 class DenseFiles:
-    """The rows of two-dimensional arrays, one after another, as `Indexed` asks for them; close: frees the files.
+    """The rows of two-dimensional arrays, one after another, as `Indexed` asks for them; close: frees the files."""
 
-    HDF5 reads one row range at a time, under a lock of its own: slower than CSR, and so said once.
-    """
-
-    def __init__(self, arrays: Sequence[h5py.Dataset], files: Files) -> None:
-        self.arrays, self.close, self.check = arrays, files.close, files.check
-        self.names = [f"{array.file.filename}: {array.name}" for array in arrays]
+    def __init__(self, arrays: "Sequence[Tiles | ThroughRows]", n_genes: int, files: Files) -> None:
+        self.arrays, self.n_genes, self.close, self.check = arrays, n_genes, files.close, files.check
         self.offsets = np.cumsum([0, *(len(array) for array in self.arrays)])
-        warnings.warn(
-            f"{self.names[0]} is dense, and is read through h5py: slower than CSR, as every gene of a cell is read",
-            stacklevel=3,
-        )
-
-    @property
-    def n_genes(self) -> int:
-        return self.arrays[0].shape[1]
+        for array in arrays[:1]:
+            warnings.warn(f"{array.name} is dense, and is {array.slow}", stacklevel=3)
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -35,17 +27,63 @@ class DenseFiles:
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
         """(len(rows), genes) float32; rows: ascending, none twice. OSError naming file and rows that cannot be read."""
         out = np.empty((len(rows), self.n_genes), np.float32)
-        file = np.searchsorted(self.offsets, rows, "right") - 1
-        ends = np.flatnonzero((np.diff(rows) != 1) | (np.diff(file) != 0)) + 1
-        for start, stop in zip([0, *ends], [*ends, len(rows)], strict=True):
-            if stop == start:
-                continue
-            first = int(rows[start] - self.offsets[file[start]])
-            last = first + int(stop - start)
-            try:
-                out[start:stop] = self.arrays[file[start]][first:last]
-            except Exception as error:  # h5py passes on whatever HDF5 and its filters raise
-                raise OSError(
-                    f"{self.names[file[start]]}, rows {first} to {last}, cannot be read: {one_line(error)}"
-                ) from error
+        cuts = np.searchsorted(rows, self.offsets)
+        for array, offset, first, last in zip(self.arrays, self.offsets, cuts, cuts[1:], strict=False):
+            if last > first:
+                array.copy(rows[first:last] - offset, out[first:last])
         return out
+
+
+class Tiles:
+    """An array whose chunks this process decodes.
+
+    HDF5 does not look at how much a chunk decodes to: of a short one it hands out what the memory behind it holds.
+    shape: (rows, genes). chunks: those of a chunk. table: by rows of chunks.
+    """
+
+    slow = "slower than CSR, as every gene of a cell is read, by one thread"
+
+    def __init__(self, name: str, shape: tuple[int, int], chunks: tuple[int, int], codec: Codec, table: Table) -> None:
+        self.name, self.shape, self.chunks, self.codec, self.table = name, shape, chunks, codec, table
+        self.whole = chunks[0] * chunks[1] * codec.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copies these rows, ascending, to `out`."""
+        (height, width), (n_rows, n_genes) = self.chunks, self.shape
+        bands, n_across = rows // height, -(-n_genes // width)
+        cuts = np.flatnonzero(np.diff(bands, prepend=-1, append=-1))
+        for start, stop in pairwise(cuts):
+            top = int(bands[start]) * height
+            within = rows[start:stop] - top
+            if within[-1] - within[0] == len(within) - 1:
+                within = slice(within[0], within[-1] + 1)
+            for k in range(n_across):
+                left, right = k * width, min((k + 1) * width, n_genes)
+                i = top // height * n_across + k
+                place = f"chunk {i} (rows {top} to {min(top + height, n_rows)}, genes {left} to {right})"
+                with reading(self.name, place):
+                    tile = self.codec.decode(self.table.packed(i), self.whole).reshape(height, width)
+                out[start:stop, left:right] = tile[within, : right - left]
+
+
+class ThroughRows:
+    """Any other array, through h5py, one range of rows at a time, under a lock of HDF5's own."""
+
+    slow = "read through h5py: slower than CSR, as every gene of a cell is read, by one thread"
+
+    def __init__(self, name: str, array: h5py.Dataset) -> None:
+        self.name, self.array = name, array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copies these rows, ascending, to `out`."""
+        ends = np.flatnonzero(np.diff(rows) != 1) + 1
+        for start, stop in pairwise([0, *ends, len(rows)]):
+            first, last = int(rows[start]), int(rows[stop - 1]) + 1
+            with reading(self.name, f"rows {first} to {last}"):
+                out[start:stop] = self.array[first:last]

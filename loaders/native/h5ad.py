@@ -1,9 +1,10 @@
-"""CSR in an h5ad file, unconverted.
+"""A matrix in h5ad files, unconverted: CSR or dense.
 
 HDF5 is asked once where the chunks lie. After that they are read straight from the file and decoded by threads, none
 of which holds the GIL or HDF5's lock for long.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,14 +15,21 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from loaders.native import codecs, genes, validate
-from loaders.native.arrays import Array, Chunked, Plain, Table, Through, Verify
-from loaders.native.densefile import DenseFiles
+from loaders.native.arrays import Array, Chunked, Plain, Table, Through, Verify, read_whole
+from loaders.native.codecs import Codec
+from loaders.native.densefile import DenseFiles, ThroughRows, Tiles
 from loaders.native.files import Files, describing, several
 from loaders.native.indexed import Indexed
 from loaders.native.matrix import Matrix, Part, warn_if_slow
 
 SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
-CODECS = {None: codecs.plain, h5py.h5z.FILTER_DEFLATE: codecs.inflate, BLOSC: codecs.blosc, ZSTD: codecs.zstd}
+CODECS = {
+    None: codecs.plain,
+    h5py.h5z.FILTER_DEFLATE: codecs.inflate,
+    h5py.h5z.FILTER_LZF: codecs.lzf,
+    BLOSC: codecs.blosc,
+    ZSTD: codecs.zstd,
+}
 """By the number of HDF5's filter."""
 
 
@@ -70,7 +78,11 @@ def open_h5ad(
             files.check()
             warn_if_slow(parts)
             return Matrix(parts, n_genes, output=output, threads=threads, files=files)
-        source = DenseFiles([each.x for each in found], files)
+        arrays = []
+        for each in found:
+            with describing(each.path):
+                arrays.append(_dense(each, files))
+        source = DenseFiles(arrays, n_genes, files)
         files.check()
         return Indexed(source, batch_transform=csr_matrix if output == "csr" else None)
 
@@ -94,7 +106,7 @@ def _find(path: Path | str, matrix: str, files: Files) -> Found:
             kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format"))
             kind = kind.decode() if isinstance(kind, bytes) else str(kind)
             if "csr" not in kind:
-                raise ValueError(f"{name} is {kind}; rows are read from CSR or dense")
+                raise ValueError(f"{name} is {kind[: validate.MOST_SAID]}; rows are read from CSR or dense")
             shape = x.attrs.get("shape", x.attrs.get("h5sparse_shape"))
             found = Found(str(path), fd, x, "csr", *validate.shape(name, shape))
         genes.check_count(str(path), genes.name_column(file, matrix), found.n_genes)
@@ -115,8 +127,10 @@ def _part(found: Found, files: Files, verify: Verify) -> Part:
     indptr, data, indices = (_own(found.path, found.x[key]) for key in ("indptr", "data", "indices"))
     validate.matrix(name, found.rows, indptr, data, indices)
     validate.held(f"{name}/indptr", indptr.size * indptr.dtype.itemsize, indptr.id.get_storage_size())
-    starts = validate.row_starts(f"{name}/indptr", indptr[:], len(data))
-    arrays = [_array(found, array, files.size(found.fd), verify) for array in (data, indices)]
+    size = files.size(found.fd)
+    starts = read_whole(_array(found, indptr, size, verify), len(indptr))
+    starts = validate.row_starts(f"{name}/indptr", starts, len(data))
+    arrays = [_array(found, array, size, verify) for array in (data, indices)]
     tables = [(a.name, a.table.place, a.table.size) for a in arrays if isinstance(a, Chunked) and a.table]
     if tables:
         validate.disjoint(tables)
@@ -132,33 +146,53 @@ def _own(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
 
 def _array(found: Found, dataset: h5py.Dataset, file_bytes: int, verify: Verify) -> Array:
     name, length = f"{found.path}: {dataset.name}", len(dataset)
-    if dataset.file.userblock_size:
-        return Through(name, dataset, "the file begins with a user block")
-    if not dataset.chunks:
-        place = dataset.id.get_offset()
-        if place is None:
-            return Through(name, dataset, "it does not lie in one piece of this file")
+    place = dataset.id.get_offset()
+    if not dataset.chunks and place is not None and not dataset.file.userblock_size:
         return Plain(name, found.fd, dataset.dtype, np.array([0, length]), np.array([place]))
+    layout = _layout(name, found.fd, dataset, file_bytes)
+    if isinstance(layout, str):
+        return Through(name, dataset, layout)
+    return Chunked(name, length, dataset.chunks[0], *layout, verify)
+
+
+def _dense(found: Found, files: Files) -> Tiles | ThroughRows:
+    name, dataset = f"{found.path}: {found.x.name}", found.x
+    layout = _layout(name, found.fd, dataset, files.size(found.fd))
+    if isinstance(layout, str):
+        return ThroughRows(name, dataset)
+    validate.disjoint([(name, layout[1].place, layout[1].size)])
+    return Tiles(name, dataset.shape, dataset.chunks, *layout)
+
+
+def _layout(name: str, fd: int, dataset: h5py.Dataset, file_bytes: int) -> tuple[Codec, Table] | str:
+    """How its chunks are coded and where they lie, in the order of their places; or why only h5py can read them.
+
+    ValueError for a table of chunks that is damaged.
+    """
+    if dataset.file.userblock_size:
+        return "the file begins with a user block"
+    if not dataset.chunks:
+        return "it does not lie in one piece of this file"
     filters = _filters(dataset)
-    shuffled = filters[:1] == [SHUFFLE]
-    rest = filters[1:] if shuffled else filters
-    chunk = dataset.chunks[0]
+    shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
+    rest = filters[shuffled : len(filters) - summed]
     if len(rest) > 1 or (rest and rest[0] not in CODECS):
-        return Through(name, dataset, "no other codec is at hand for its filters")
-    if dataset.id.get_num_chunks() != -(-length // chunk):
-        return Through(name, dataset, "some of its chunks were never written")
-    place, size = _chunk_table(name, dataset)
+        return "no other codec is at hand for its filters"
+    grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
+    if dataset.id.get_num_chunks() != math.prod(grid):
+        return "some of its chunks were never written"
+    place, size = _chunk_table(name, dataset, grid)
     if (size == 0).any():
-        return Through(name, dataset, "some of its chunks are not filtered as the others are")
-    codec = CODECS[rest[0] if rest else None](dataset.dtype, shuffled)
-    chunk_bytes = chunk * dataset.dtype.itemsize
+        return "some of its chunks are not filtered as the others are"
+    codec = CODECS[rest[0] if rest else None](dataset.dtype, shuffled=shuffled, summed=summed)
+    chunk_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize
     validate.chunks(name, place, size, chunk_bytes, file_bytes)
     if not filters and (size != chunk_bytes).any():
         raise ValueError(f"{name}: a chunk of {chunk_bytes} bytes that is not compressed is stored in another size")
     if rest == [h5py.h5z.FILTER_DEFLATE] and (chunk_bytes > size * validate.DEFLATE_RATIO).any():
         i = int(np.argmin(size))
         raise ValueError(f"{name}, chunk {i}: {size[i]} bytes cannot be inflated to {chunk_bytes:,}")
-    return Chunked(name, length, chunk, codec, Table(np.array([found.fd]), len(place), place, size), verify)
+    return codec, Table(np.array([fd]), len(place), place, size)
 
 
 def _filters(dataset: h5py.Dataset) -> list[int]:
@@ -166,23 +200,23 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
     return [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
 
 
-def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """(byte, bytes) of every chunk; 0 bytes for one that is not filtered as the array says."""
-    chunk = dataset.chunks[0]
-    n_chunks = -(-len(dataset) // chunk)
-    place, size = np.zeros(n_chunks, np.int64), np.full(n_chunks, -1, np.int64)
-    strange: list[int] = []  # an exception would have to cross HDF5's C code
+def _chunk_table(name: str, dataset: h5py.Dataset, grid: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """(byte, bytes) of every chunk; 0 bytes for one that is not filtered as the array says. grid: chunks a dimension.
 
-    def note(found: h5py.h5d.StoreInfo) -> None:
-        i, beside = divmod(found.chunk_offset[0], chunk)
-        if beside or not i < n_chunks or size[i] >= 0 or not 0 <= found.byte_offset < 2**62 or found.size >= 2**62:
-            strange.append(found.chunk_offset[0])
-        else:
-            place[i], size[i] = found.byte_offset, 0 if found.filter_mask else max(found.size, 1)
-
-    dataset.id.chunk_iter(note)
-    if strange or (size < 0).any():
-        raise ValueError(
-            f"{name}: its table of chunks is damaged (element {(strange or [int(np.argmin(size)) * chunk])[0]})"
-        )
-    return place, size
+    Chunks of two dimensions follow one another by rows.
+    """
+    infos: list[h5py.h5d.StoreInfo] = []
+    dataset.id.chunk_iter(infos.append)
+    first = np.array([info.chunk_offset for info in infos], np.uint64).reshape(-1, len(grid))
+    place, size = (np.array([info[k] for info in infos], np.uint64) for k in (2, 3))
+    k, beside = np.divmod(first, np.array(dataset.chunks, np.uint64))
+    strange = (beside != 0).any(axis=1) | (k >= np.array(grid, np.uint64)).any(axis=1) | (place | size >= 2**62)
+    if strange.any():
+        where = ", ".join(map(str, first[np.argmax(strange)]))
+        raise ValueError(f"{name}: its table of chunks is damaged (a chunk at {where})")
+    order = np.argsort(np.ravel_multi_index(tuple(k.T.astype(np.int64)), grid))
+    if not np.array_equal(np.ravel_multi_index(tuple(k[order].T.astype(np.int64)), grid), np.arange(math.prod(grid))):
+        raise ValueError(f"{name}: its table of chunks is damaged (some chunks are there twice)")
+    unfiltered = np.array([info.filter_mask != 0 for info in infos])
+    size = np.where(unfiltered, 0, np.maximum(size, 1))
+    return place[order].astype(np.int64), size[order].astype(np.int64)

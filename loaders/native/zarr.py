@@ -5,7 +5,7 @@ from the files and decoded by threads.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,9 @@ def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
     for key in ("indptr", "data", "indices"):
         if key not in x:
             raise ValueError(f"{name} is no CSR matrix: it has no {key}")
-    if "csr" not in str(x.attrs.get("encoding-type")):
-        raise ValueError(f"{name} is {x.attrs.get('encoding-type')}; rows are read from CSR")
+    kind = str(x.attrs.get("encoding-type"))
+    if "csr" not in kind:
+        raise ValueError(f"{name} is {kind[: validate.MOST_SAID]}; rows are read from CSR")
     rows, n_genes = validate.shape(name, x.attrs.get("shape"))
     validate.matrix(name, rows, x["indptr"], x["data"], x["indices"])
     stored = x["indptr"].nbytes_stored()
@@ -67,12 +68,15 @@ def _array(folder: Path, array: Any, files: Files) -> Array:
     name, chunk = str(folder), array.chunks[0]
     if chunk < 1 or (array.shards and (array.shards[0] < chunk or array.shards[0] % chunk)):
         raise ValueError(f"{name}: its chunks have {chunk} elements, its shards {array.shards}")
-    codec = _codec(array)
+    chunk_files, codec = ChunkFiles(folder, array), _codec(array)
     if codec is None:
-        return Through(name, array, "no other codec is at hand for its compressors")
-    where = _from_shards(folder, array, codec, files) if array.shards else _from_files(folder, array)
+        return Through(name, array, "no other codec is at hand for its compressors", chunk_files.check)
+    where = None
+    if (chunk_files.stamps >= 0).all():
+        where = _from_shards(chunk_files, array, codec, files) if array.shards else chunk_files.read
     if where is None:
-        return Through(name, array, "some of its chunks were never written, or its shards are of another form")
+        why = "some of its chunks were never written, or its shards are of another form"
+        return Through(name, array, why, chunk_files.check)
     return Chunked(name, array.shape[0], chunk, codec, where)
 
 
@@ -95,26 +99,43 @@ def _text(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-def _from_files(folder: Path, array: Any) -> Callable[[int], bytes] | None:
-    """Reads a chunk from its own file, if all are there; each must stay as it is now."""
-    n_chunks, encode = -(-array.shape[0] // array.chunks[0]), array.metadata.encode_chunk_key
-    stamps = np.empty((n_chunks, 2), np.int64)
-    for i in range(n_chunks):
-        path = _within(folder, encode((i,)))
-        if not path.is_file():
-            return None
-        status = path.stat()
-        stamps[i] = status.st_size, status.st_mtime_ns
+class ChunkFiles:
+    """The files of an array's chunks, or of its shards: each must stay as it was when the array was opened.
 
-    def read(i: int) -> bytes:
-        path = folder / encode((i,))
-        with open(open_regular(path), "rb") as file:
+    A file may be missing: its elements have the fill value.
+    """
+
+    def __init__(self, folder: Path, array: Any) -> None:
+        self.folder, self.encode = folder, array.metadata.encode_chunk_key
+        self.elements = (array.shards or array.chunks)[0]  # of a file
+        n_files = -(-array.shape[0] // self.elements)
+        self.stamps = np.array([self._stamp(i) for i in range(n_files)], np.int64).reshape(-1, 2)
+
+    def path(self, i: int) -> Path:
+        return _within(self.folder, self.encode((i,)))
+
+    def _stamp(self, i: int) -> tuple[int, int]:
+        path = self.path(i)
+        if not path.is_file():
+            return -1, -1
+        status = path.stat()
+        return status.st_size, status.st_mtime_ns
+
+    def read(self, i: int) -> bytes:
+        """The bytes of a file; OSError for one that has changed."""
+        with open(open_regular(self.path(i)), "rb") as file:
             packed, stamp = file.read(), Stamp.of(file.fileno())
-        if (stamp.size, stamp.mtime_ns) != tuple(stamps[i]):
-            raise OSError(f"{path} has changed since it was opened; open it again")
+        self._compare(i, (stamp.size, stamp.mtime_ns))
         return packed
 
-    return read
+    def check(self, start: int) -> None:
+        """OSError where the file of this element has changed, has come or is gone."""
+        i = start // self.elements
+        self._compare(i, self._stamp(i))
+
+    def _compare(self, i: int, stamp: tuple[int, int]) -> None:
+        if stamp != tuple(self.stamps[i]):
+            raise OSError(f"{self.path(i)} has changed since it was opened; open it again")
 
 
 def _within(folder: Path, key: str) -> Path:
@@ -124,7 +145,7 @@ def _within(folder: Path, key: str) -> Path:
     return folder / key
 
 
-def _from_shards(folder: Path, array: Any, codec: codecs.Codec, files: Files) -> Table | None:
+def _from_shards(chunk_files: ChunkFiles, array: Any, codec: codecs.Codec, files: Files) -> Table | None:
     sharding = array.metadata.codecs[0]
     if [type(each).__name__ for each in sharding.index_codecs] != ["BytesCodec", "Crc32cCodec"]:
         return None
@@ -133,10 +154,8 @@ def _from_shards(folder: Path, array: Any, codec: codecs.Codec, files: Files) ->
     per_shard, chunk_bytes = array.shards[0] // array.chunks[0], array.chunks[0] * array.dtype.itemsize
     n_chunks = -(-array.shape[0] // array.chunks[0])
     fds, tables = [], []
-    for shard in range(-(-array.shape[0] // array.shards[0])):
-        path = _within(folder, array.metadata.encode_chunk_key((shard,)))
-        if not path.is_file():
-            return None
+    for shard in range(len(chunk_files.stamps)):
+        path = chunk_files.path(shard)
         fds.append(files.open(path))
         in_use = min(per_shard, n_chunks - shard * per_shard)
         leads = _text(sharding.index_location) == "start"

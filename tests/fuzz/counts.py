@@ -58,7 +58,9 @@ def entries(x: Any, n_genes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def differing(a: Counts, b: Counts) -> set[int] | None:
-    """The rows in which they differ; None where they differ in shape."""
+    """The rows in which they differ; None where they differ in shape, which those without rows do not."""
+    if a.n_rows == b.n_rows == 0:
+        return set()
     if (a.n_rows, a.n_genes) != (b.n_rows, b.n_genes):
         return None
     same_places = np.array_equal(a.row, b.row) and np.array_equal(a.gene, b.gene)
