@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anndata as ad
 import h5py
+import hdf5plugin
 import numpy as np
 import pandas as pd
 import pytest
@@ -158,6 +159,70 @@ def test_a_chunk_of_wrong_length(h5ad: Path) -> None:
             file["X/data"].id.write_direct_chunk((0,), zlib.compress(np.ones(n, np.float32).tobytes()))
         with pytest.raises(OSError, match=r"/X/data, chunk 0"):
             read(h5ad)
+
+
+FILTERS = {
+    "lzf": {"compression": "lzf"},
+    "fletcher32": {"compression": "gzip", "fletcher32": True},
+    "shuffle": {"compression": "gzip", "shuffle": True},
+    "all": {"compression": "lzf", "shuffle": True, "fletcher32": True},
+    "zstd": dict(hdf5plugin.Zstd()),
+}
+
+
+def _shorter(file: h5py.File, name: str) -> None:
+    """Puts a chunk of fewer elements, with the same filters, in the place of the first."""
+    dataset = file[name]
+    created, size = dataset.id.get_create_plist().copy(), tuple(n - 1 for n in dataset.chunks)
+    created.set_chunk(size)
+    with h5py.File("beside", "w", driver="core", backing_store=False) as beside:
+        made = h5py.h5d.create(beside.id, b"made", dataset.id.get_type(), h5py.h5s.create_simple(size), created)
+        h5py.Dataset(made)[...] = np.zeros(size, dataset.dtype)
+        mask, packed = made.read_direct_chunk((0,) * len(size))
+    dataset.id.write_direct_chunk((0,) * len(size), packed, mask)
+
+
+@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
+@pytest.mark.parametrize("filters", FILTERS)
+def test_a_chunk_of_wrong_length_under_any_filter(h5ad: Path, filters: str, name: str) -> None:
+    """HDF5 itself hands out what the memory behind it holds."""
+    with h5py.File(h5ad, "a") as file:
+        _store(file, name, file["X"][name][:], chunks=(32,), **FILTERS[filters])
+        _shorter(file, f"X/{name}")
+    with pytest.raises(OSError, match=rf"/X/{name}, chunk 0 .*cannot be read: it(s| holds)"):
+        read(h5ad)
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("filters", FILTERS)
+def test_a_chunk_of_wrong_length_of_a_dense_matrix(tmp_path: Path, filters: str, output: str) -> None:
+    path = tmp_path / "a.h5ad"
+    ad.AnnData(X.toarray()).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        file.create_dataset("X", data=X.toarray(), chunks=(16, 20), **FILTERS[filters])
+        _shorter(file, "X")
+    with pytest.raises(OSError, match=r"/X, chunk 0 \(rows 0 to 16, genes 0 to 20\), cannot be read: it(s| holds)"):
+        read(path, output)
+
+
+def test_chunks_of_which_some_are_not_filtered_or_not_there(tmp_path: Path) -> None:
+    """A filter that makes a chunk no smaller is left out for that chunk alone; it may be one of two filters."""
+    path, x = tmp_path / "a.h5ad", np.full((40, 50), 3, np.int32)
+    x[:16] = np.frombuffer(np.random.default_rng(0).bytes(16 * 50 * 4), np.int32).reshape(16, 50)
+    x[24:32] = 0
+    ad.AnnData(x.astype(np.float32)).write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        del file["X"]
+        made = file.create_dataset("X", (40, 50), x.dtype, chunks=(4, 25), compression="lzf", shuffle=True)
+        made[:24], made[32:] = x[:24], x[32:]
+        masks = [made.id.get_chunk_info(i).filter_mask for i in range(made.id.get_num_chunks())]
+    assert set(masks) == {0, 2}
+    assert len(masks) == 16
+    with pytest.warns(UserWarning, match="dense"):
+        source = open_h5ad(path, output="dense")
+    np.testing.assert_array_equal(source[np.arange(40)], x.astype(np.float32))
+    source.close()
 
 
 @pytest.mark.parametrize("cut", [100, 2_000, 9_000, -1])

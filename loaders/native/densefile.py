@@ -1,7 +1,7 @@
 """A dense X in h5ad files."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import h5py
@@ -38,13 +38,16 @@ class Tiles:
     """An array whose chunks this process decodes.
 
     HDF5 does not look at how much a chunk decodes to: of a short one it hands out what the memory behind it holds.
-    shape: (rows, genes). chunks: those of a chunk. table: by rows of chunks.
+    shape: (rows, genes). chunks: those of a chunk. where: by rows of chunks, as `Chunked` has it.
     """
 
     slow = "slower than CSR, as every gene of a cell is read, by one thread"
 
-    def __init__(self, name: str, shape: tuple[int, int], chunks: tuple[int, int], codec: Codec, table: Table) -> None:
-        self.name, self.shape, self.chunks, self.codec, self.table = name, shape, chunks, codec, table
+    def __init__(
+        self, name: str, shape: tuple[int, int], chunks: tuple[int, int], codec: Codec, where: Table | Callable
+    ) -> None:
+        self.name, self.shape, self.chunks, self.codec = name, shape, chunks, codec
+        self.packed = where.packed if isinstance(where, Table) else where
         self.whole = chunks[0] * chunks[1] * codec.dtype.itemsize
 
     def __len__(self) -> int:
@@ -65,7 +68,7 @@ class Tiles:
                 i = top // height * n_across + k
                 place = f"chunk {i} (rows {top} to {min(top + height, n_rows)}, genes {left} to {right})"
                 with reading(self.name, place):
-                    tile = self.codec.decode(self.table.packed(i), self.whole).reshape(height, width)
+                    tile = self.codec.decode(self.packed(i), self.whole).reshape(height, width)
                 out[start:stop, left:right] = tile[within, : right - left]
 
 

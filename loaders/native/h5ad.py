@@ -5,7 +5,7 @@ of which holds the GIL or HDF5's lock for long.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from loaders.native import codecs, genes, validate
 from loaders.native.arrays import Array, Chunked, Plain, Table, Through, Verify, read_whole
-from loaders.native.codecs import Codec
+from loaders.native.codecs import WITHOUT_LOOP, Codec
 from loaders.native.densefile import DenseFiles, ThroughRows, Tiles
 from loaders.native.files import Files, describing, several
 from loaders.native.indexed import Indexed
@@ -31,6 +31,7 @@ CODECS = {
     ZSTD: codecs.zstd,
 }
 """By the number of HDF5's filter."""
+MOST_UNWRITTEN = 10_000  # chunks, where it is more than half of them
 
 
 class Found(NamedTuple):
@@ -160,12 +161,15 @@ def _dense(found: Found, files: Files) -> Tiles | ThroughRows:
     layout = _layout(name, found.fd, dataset, files.size(found.fd))
     if isinstance(layout, str):
         return ThroughRows(name, dataset)
-    validate.disjoint([(name, layout[1].place, layout[1].size)])
+    if isinstance(layout[1], Table):
+        validate.disjoint([(name, layout[1].place, layout[1].size)])
     return Tiles(name, dataset.shape, dataset.chunks, *layout)
 
 
-def _layout(name: str, fd: int, dataset: h5py.Dataset, file_bytes: int) -> tuple[Codec, Table] | str:
-    """How its chunks are coded and where they lie, in the order of their places; or why only h5py can read them.
+def _layout(
+    name: str, fd: int, dataset: h5py.Dataset, file_bytes: int
+) -> tuple[Codec, Table | Callable[[int], np.ndarray]] | str:
+    """How its chunks are coded and where they lie, by rows of chunks; or why only h5py can read them.
 
     ValueError for a table of chunks that is damaged.
     """
@@ -174,25 +178,27 @@ def _layout(name: str, fd: int, dataset: h5py.Dataset, file_bytes: int) -> tuple
     if not dataset.chunks:
         return "it does not lie in one piece of this file"
     filters = _filters(dataset)
-    shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
-    rest = filters[shuffled : len(filters) - summed]
-    if len(rest) > 1 or (rest and rest[0] not in CODECS):
+    codec = _codec(filters, dataset.dtype)
+    if codec is None:
         return "no other codec is at hand for its filters"
-    grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
-    if dataset.id.get_num_chunks() != math.prod(grid):
-        return "some of its chunks were never written"
-    place, size = _chunk_table(name, dataset, grid)
-    if (size == 0).any():
-        return "some of its chunks are not filtered as the others are"
-    codec = CODECS[rest[0] if rest else None](dataset.dtype, shuffled=shuffled, summed=summed)
-    chunk_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize
-    validate.chunks(name, place, size, chunk_bytes, file_bytes)
+    place, size, mask = _chunk_table(name, dataset)
+    table, chunk_bytes = (
+        Table(np.array([fd]), len(place), place, size),
+        math.prod(dataset.chunks) * codec.dtype.itemsize,
+    )
+    written = size > 0
+    validate.chunks(name, place, np.where(written, size, 1), chunk_bytes, file_bytes)
+    if not written.all() or mask.any():
+        codecs_of = {m: _codec([f for k, f in enumerate(filters) if not m >> k & 1], codec.dtype) for m in set(mask)}
+        if None in codecs_of.values():
+            return "no other codec is at hand for its filters"
+        return _mixed(dataset, table, [codecs_of[m] for m in mask], chunk_bytes)
     if not filters and (size != chunk_bytes).any():
         raise ValueError(f"{name}: a chunk of {chunk_bytes} bytes that is not compressed is stored in another size")
-    if rest == [h5py.h5z.FILTER_DEFLATE] and (chunk_bytes > size * validate.DEFLATE_RATIO).any():
+    if h5py.h5z.FILTER_DEFLATE in filters and (chunk_bytes > size * validate.DEFLATE_RATIO).any():
         i = int(np.argmin(size))
         raise ValueError(f"{name}, chunk {i}: {size[i]} bytes cannot be inflated to {chunk_bytes:,}")
-    return codec, Table(np.array([fd]), len(place), place, size)
+    return codec, table
 
 
 def _filters(dataset: h5py.Dataset) -> list[int]:
@@ -200,23 +206,50 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
     return [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
 
 
-def _chunk_table(name: str, dataset: h5py.Dataset, grid: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """(byte, bytes) of every chunk; 0 bytes for one that is not filtered as the array says. grid: chunks a dimension.
+def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
+    """What undoes the filters, in the order in which they were applied; None where only HDF5 can."""
+    shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
+    rest = filters[shuffled : len(filters) - summed]
+    if len(rest) > 1 or (rest and rest[0] not in CODECS):
+        return None
+    return CODECS[rest[0] if rest else None](dtype, shuffled=shuffled, summed=summed)
+
+
+def _mixed(
+    dataset: h5py.Dataset, table: Table, codec_of: Sequence[Codec], chunk_bytes: int
+) -> tuple[Codec, Callable[[int], np.ndarray]]:
+    """Of an array some chunks of which have filters of their own, or were never written and have the fill value."""
+
+    def raw(i: int) -> np.ndarray:
+        if not table.size[i]:
+            return np.full(math.prod(dataset.chunks), dataset.fillvalue, dataset.dtype).view(np.uint8)
+        return codec_of[i].decode(table.packed(i), chunk_bytes).view(np.uint8)
+
+    why = f"is {WITHOUT_LOOP}: some of its chunks were never written, or are not filtered as the others are"
+    return codecs.plain(dataset.dtype)._replace(compiled=None, slow=why), raw
+
+
+def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(byte, bytes, mask of the filters that were left out) of every chunk; 0 bytes: it was never written.
 
     Chunks of two dimensions follow one another by rows.
     """
+    grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
+    n_chunks, n_written = math.prod(grid), dataset.id.get_num_chunks()
+    if n_chunks > max(MOST_UNWRITTEN, 2 * n_written):
+        raise ValueError(f"{name} should have {n_chunks:,} chunks, but only {n_written:,} were written")
     infos: list[h5py.h5d.StoreInfo] = []
     dataset.id.chunk_iter(infos.append)
     first = np.array([info.chunk_offset for info in infos], np.uint64).reshape(-1, len(grid))
-    place, size = (np.array([info[k] for info in infos], np.uint64) for k in (2, 3))
+    mask, place, size = (np.array([info[k] for info in infos], np.uint64) for k in (1, 2, 3))
     k, beside = np.divmod(first, np.array(dataset.chunks, np.uint64))
     strange = (beside != 0).any(axis=1) | (k >= np.array(grid, np.uint64)).any(axis=1) | (place | size >= 2**62)
     if strange.any():
         where = ", ".join(map(str, first[np.argmax(strange)]))
         raise ValueError(f"{name}: its table of chunks is damaged (a chunk at {where})")
-    order = np.argsort(np.ravel_multi_index(tuple(k.T.astype(np.int64)), grid))
-    if not np.array_equal(np.ravel_multi_index(tuple(k[order].T.astype(np.int64)), grid), np.arange(math.prod(grid))):
-        raise ValueError(f"{name}: its table of chunks is damaged (some chunks are there twice)")
-    unfiltered = np.array([info.filter_mask != 0 for info in infos])
-    size = np.where(unfiltered, 0, np.maximum(size, 1))
-    return place[order].astype(np.int64), size[order].astype(np.int64)
+    i = np.ravel_multi_index(tuple(k.T.astype(np.int64)), grid)
+    if len(np.unique(i)) != len(i):
+        raise ValueError(f"{name}: its table of chunks is damaged (a chunk is there twice)")
+    table = np.zeros((3, n_chunks), np.int64)
+    table[:, i] = place, np.maximum(size, 1), mask
+    return tuple(table)
