@@ -1,5 +1,6 @@
 """Our loader believes nothing that a file says: each kind of lie has one error that names the file and the place."""
 
+import os
 import shutil
 import zlib
 from pathlib import Path
@@ -223,6 +224,12 @@ def test_chunks_of_which_some_are_not_filtered_or_not_there(tmp_path: Path) -> N
         source = open_h5ad(path, output="dense")
     np.testing.assert_array_equal(source[np.arange(40)], x.astype(np.float32))
     source.close()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.h5ad")
+    with pytest.raises(OSError, match=r"a\.h5ad is not a regular file"):
+        read(tmp_path / "a.h5ad")
 
 
 @pytest.mark.parametrize("cut", [100, 2_000, 9_000, -1])

@@ -1,6 +1,7 @@
 """zarr, Arrow and SCDL stores are believed no more than h5ad: each lie has an error that names the store's file."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 import zarr as zarrs
 from google_crc32c import value as crc32c
-from zarr.codecs import BloscCodec, BytesCodec, ZstdCodec
+from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, ZstdCodec
 
 from loaders.native import arrow, scdl, zarr
 from loaders.native.matrix import open_matrix
@@ -141,6 +142,27 @@ def test_big_endian_zarr_is_read_as_what_it_is(tmp_path: Path) -> None:
         source = open_matrix(partial(zarr.open_parts, [path]), GENES, threads=2)
     np.testing.assert_array_equal(source[np.arange(ROWS)].toarray(), X.toarray())
     source.close()
+
+
+def test_a_chunk_file_that_goes_while_zarr_itself_reads(tmp_path: Path) -> None:
+    """zarr would hand out the fill value."""
+    path = store(tmp_path / "a.zarr", {"chunks": (64,), "compressors": GzipCodec()})
+    with pytest.warns(UserWarning, match="read through zarr"):
+        source = open_matrix(partial(zarr.open_parts, [path]), GENES, threads=2)
+    np.testing.assert_array_equal(source[np.arange(3)].toarray(), X[:3].toarray())
+    (path / "X/data/c/0").unlink()
+    with pytest.raises(OSError, match=r"X/data/c/0 has changed since it was opened"):
+        source[np.arange(3)]
+    source.close()
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "X/indptr/c/0", "X/data/c/2"])
+def test_a_pipe_in_a_store_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    path = store(tmp_path / "a.zarr", {"chunks": (64,)})
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(OSError, match=rf"{name} is not a regular file"):
+        read_zarr(path)
 
 
 def test_groups_of_zarr_with_other_genes(tmp_path: Path) -> None:

@@ -94,6 +94,18 @@ def open_regular(path: Path | str) -> int:
     return fd
 
 
+def check_regular(path: Path | str) -> None:
+    """OSError for a file, or anything in a folder, that is none: a library would wait for a pipe for ever."""
+    if not os.path.isdir(path):
+        os.close(open_regular(path))
+        return
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            check_regular(entry.path)
+        elif not entry.is_file() and not entry.is_dir():
+            raise OSError(f"{entry.path} is not a regular file")
+
+
 @contextmanager
 def describing(path: Path | str) -> Iterator[None]:
     """Turns whatever a library raises of a damaged file into one sentence that names the file.

@@ -6,7 +6,7 @@ import numpy as np
 
 from loaders.native import validate
 from loaders.native.arrays import Plain
-from loaders.native.files import Files, describing
+from loaders.native.files import Files, check_regular, describing
 from loaders.native.matrix import Part
 
 FILES = {"ROWPTR": "row_ptr.npy", "COLPTR": "col_ptr.npy", "DATA": "data.npy"}
@@ -20,6 +20,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
     from bionemo.scdl.schema.header import SCDLHeader
 
     with describing(folder / "header.sch"):
+        check_regular(folder / "header.sch")
         header = SCDLHeader.load(str(folder / "header.sch"))
         infos = {array.name: array for array in header.arrays}
         types, lengths = {}, {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from loaders.native import codecs, genes, validate
 from loaders.native.arrays import Array, Chunked, Table, Through
-from loaders.native.files import Files, Stamp, describing, open_regular
+from loaders.native.files import Files, Stamp, check_regular, describing, open_regular
 from loaders.native.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
@@ -28,6 +28,7 @@ def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
     parts, opened, widths = [], [], set()
     for path in groups:
         with describing(path):
+            check_regular(path)
             root = zarr.open_group(path, mode="r")
             part, n_genes = _part(path, root, files)
             genes.check_count(str(path), genes.name_column(root, "X"), n_genes)
