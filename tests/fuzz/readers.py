@@ -83,10 +83,16 @@ def _zarr(form: Form, folder: Path) -> list:
 
 
 def _names(file: Any, table: str) -> list[str] | None:
-    """Those of the genes; None where the file has none."""
+    """Those of the genes; None where the file has none. As with the matrix: not stopped by attributes alone."""
     import anndata as ad
 
-    return list(ad.io.read_elem(file[table]).index.astype(str)) if table in file else None
+    if table not in file:
+        return None
+    try:
+        return list(ad.io.read_elem(file[table]).index.astype(str))
+    except Exception:
+        names = [each.decode() if isinstance(each, bytes) else str(each) for each in file[table]["_index"][:]]
+        return names
 
 
 def _check_same(names: list) -> None:
