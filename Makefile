@@ -23,7 +23,7 @@ STAMP = .venv/.setup-$(subst $(comma),-,$(EXTRAS))
 # What will not install beside the others: an environment in .venvs/ and a lock of its own, each.
 APART := cellarium
 wanted := $(subst $(comma), ,$(EXTRAS))
-beside := $(subst $() ,$(comma),$(filter-out $(APART),$(wanted)))
+beside := $(filter-out $(APART),$(wanted))
 apart := $(if $(filter all,$(wanted)),$(APART),$(filter $(APART),$(wanted)))
 flag = $(if $($(1)),--$(2) $($(1)))
 
@@ -87,17 +87,18 @@ doctor: setup
 prepare: setup
 	@$(PYTHON) -m harness prepare "$(DATASET)" $(call flag,PROJECT,project)
 
-# Style.
+# Style, and the library's types.
 check: setup
 	@$(PYTHON) -m ruff check .
 	@$(PYTHON) -m ruff format --check .
+	@$(PYTHON) -m mypy
 
 # After a change of the dependencies in pyproject.toml; UPGRADE=--upgrade takes the newest releases.
 compile = $(PYTHON) -m uv pip compile pyproject.toml --universal --python-version 3.12 --generate-hashes --no-header \
-	--no-annotate --no-emit-index-url --no-emit-find-links --quiet $(UPGRADE) --extra dev
+	--no-annotate --no-emit-index-url --no-emit-find-links --quiet $(UPGRADE) --all-extras --group suite --group dev
 lock: $(STAMP)
-	$(compile) --extra all -o requirements.lock
-	$(foreach loader,$(APART),$(compile) --extra $(loader) -o requirements-$(loader).lock;)
+	$(compile) --group all -o requirements.lock
+	$(foreach loader,$(APART),$(subst --all-extras ,,$(compile)) --group $(loader) -o requirements-$(loader).lock;)
 
 # The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
 # Byte code is compiled here, so that no loader's opening is timed while Python compiles its library.
@@ -119,15 +120,16 @@ $(STAMP): pyproject.toml requirements.lock
 	fi; \
 	echo "installing $(EXTRAS) from requirements.lock$(if $(findstring all,$(EXTRAS)), (several GB on Linux: PyTorch brings CUDA))"; \
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv 2>/dev/null || $(PYTHON) -m pip install uv; \
-	$(PYTHON) -m uv pip install --quiet --compile-bytecode --python $(PYTHON) --constraint requirements.lock --editable '.[$(beside)]'
+	$(PYTHON) -m uv pip install --quiet --compile-bytecode --python $(PYTHON) --constraint requirements.lock --editable . \
+		--group suite $(beside:%=--group %)
 	@rm -f .venv/.setup-*
 	@echo "$(EXTRAS)" > .venv/.extras
 	@touch $@
 
 # And what of ours numba compiles for gzip in h5ad; numba keeps what has not changed.
-.venv/.compiled: $(STAMP) $(wildcard loaders/native/*.py)
+.venv/.compiled: $(STAMP) $(wildcard loadstone/*.py loadstone/*/*.py loadstone/*/*/*.py)
 	@echo "compiling our loader's loops, which takes a quarter of a minute"
-	@$(PYTHON) -m loaders.native.compile
+	@$(PYTHON) -m loadstone.compile
 	@touch $@
 
 # One that cannot be had costs its own rows: they are skipped, and say what to type.
@@ -138,5 +140,5 @@ $(STAMP): pyproject.toml requirements.lock
 	done; \
 	$(PYTHON) -m uv venv --quiet --clear --python "$${found:-3.12}" .venvs/$* \
 		&& $(PYTHON) -m uv pip install --quiet --compile-bytecode --python .venvs/$*/bin/python --constraint requirements-$*.lock \
-			--editable '.[$*,dev]' \
+			--editable . --group suite --group dev --group $* \
 		&& touch $@ || { rm -rf .venvs/$*; echo "warning: $* could not be installed; it will not be measured" >&2; }

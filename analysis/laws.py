@@ -22,7 +22,7 @@ from analysis import published
 from analysis.figures import COLOURS, STYLE, Drawn, uncommitted
 from harness.dataset import Dataset
 from harness.laws import Cost
-from loaders.native import BlockShuffling, open_h5ad
+from loadstone import BlockShuffling, open_h5ad
 
 REPEATS, LEAST_S = 5, 0.25  # of each size; seconds that a repeat goes on for, at least
 RANKED = 1_024  # genes of a cell that are kept

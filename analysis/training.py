@@ -16,8 +16,8 @@ from analysis.heads import NO_LABEL, Counts, Heads, keep_freed_memory
 from harness import runs
 from harness.dataset import Dataset
 from harness.errors import UserError
-from loaders.native import BlockLoader, BlockShuffling, BlockWeightedSampling, Streaming, open_h5ad
-from loaders.native.samplers import Sampler
+from loadstone import BlockLoader, BlockShuffling, BlockWeightedSampling, Streaming, open_h5ad
+from loadstone.sampling.samplers import Sampler
 
 TASKS = ("cell_line", "drug", "moa_broad", "moa_fine")
 PLATE = "plate"

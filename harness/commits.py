@@ -41,6 +41,8 @@ def compare(base: str, factor: str) -> int:
     left, head = found.stdout.strip(), _git("rev-parse", "HEAD").stdout.strip()
     if left == head:
         return _refuse(f"{base} has all of HEAD, so there is nothing to compare; BASE=HEAD~1 takes one commit.")
+    if _git("cat-file", "-e", f"{left}:loadstone/__init__.py").returncode:
+        return _refuse(f"{left[:9]} is from before the library was a package of its own, which is what is measured.")
     if _git("status", "--porcelain", "--untracked-files=no").stdout:
         print("note: asv compares commits; what is not committed is not measured.", file=sys.stderr)
     asv("machine", "--yes", kept=True)

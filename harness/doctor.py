@@ -25,9 +25,9 @@ def examine() -> dict[str, Any]:
 
 def decoders() -> dict[str, str]:
     """What decodes each codec in our own loader: its compiled loop, or why it is slower here."""
-    from loaders.native import codecs  # brings numba
+    from loadstone.codecs import registry  # brings numba
 
-    return codecs.decoders()
+    return registry.decoders()
 
 
 def examine_loader(name: str) -> dict[str, str | None]:

@@ -62,8 +62,8 @@ class Loader(Protocol):
     One more line in `loaders.NAMES` and it is tested, timed and drawn.
     """
 
-    name: ClassVar[str]  # the command line's name, the results' key and the extra of pyproject.toml
-    imports: ClassVar[tuple[str, ...]]  # modules its extra brings; looked for, never imported, by the parent
+    name: ClassVar[str]  # the command line's name, the results' key and the dependency group of pyproject.toml
+    imports: ClassVar[tuple[str, ...]]  # modules that the group brings; looked for, never imported, by the parent
     store: ClassVar[str]  # on-disk format and version: "h5ad/1", "zarr-sharded/1"
     knobs: ClassVar[Mapping[str, object]]  # its own parameters, with the defaults its authors recommend
     in_memory: ClassVar[bool]  # optional: it holds all cells once it is open, and so is no rival of the others

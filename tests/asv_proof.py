@@ -34,8 +34,8 @@ DECODED_TWICE = """\
 """
 COMMITS = {
     "empty": (0, "BENCHMARKS NOT SIGNIFICANTLY CHANGED", None),
-    "slower": (1, "SOME BENCHMARKS HAVE CHANGED SIGNIFICANTLY", ("loaders/native/kernel.py", DECODED, DECODED_TWICE)),
-    "broken": (2, "planted", ("loaders/native/__init__.py", '"""', 'raise ImportError("planted")\n"""')),
+    "slower": (1, "SOME BENCHMARKS HAVE CHANGED SIGNIFICANTLY", ("loadstone/codecs/kernel.py", DECODED, DECODED_TWICE)),
+    "broken": (2, "planted", ("loadstone/__init__.py", '"""', 'raise ImportError("planted")\n"""')),
 }
 """By name: asv's exit code, what it says, and what is planted: (file, what it holds, what it is to hold)."""
 

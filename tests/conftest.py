@@ -18,7 +18,7 @@ from harness.dataset import Dataset
 from tests import tiny
 
 if TYPE_CHECKING:
-    from loaders.native.sampling import Order
+    from loadstone.sampling.orders import Order
 
 settings.register_profile("untimed", deadline=None)  # no test asserts a time: these machines are shared
 settings.load_profile("untimed")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from loaders.native.huffman import CODE_ORDER, DISTANCE_BASE, DISTANCE_EXTRA, LENGTH_BASE, LENGTH_EXTRA
+from loadstone.codecs.deflate.huffman import CODE_ORDER, DISTANCE_BASE, DISTANCE_EXTRA, LENGTH_BASE, LENGTH_EXTRA
 
 ROOT = Path(__file__).parents[1]
 NO_ACCESS = 0

@@ -4,14 +4,7 @@ import numpy as np
 import pytest
 
 from harness.dataset import Dataset
-from loaders.native import (
-    BlockLoader,
-    BlockShuffling,
-    BlockWeightedSampling,
-    ClassBalancedSampling,
-    Matrix,
-    open_h5ad,
-)
+from loadstone import BlockLoader, BlockShuffling, BlockWeightedSampling, ClassBalancedSampling, Matrix, open_h5ad
 from tests import tiny
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.dataset import Dataset
-from loaders.native import (
+from loadstone import (
     BlockLoader,
     BlockShuffling,
     BlockWeightedSampling,
@@ -108,7 +108,7 @@ def test_resuming_after_a_kill(tiny_folder: Path, source: object, tmp_path: Path
     """A process that saves its state after every batch is killed; another goes on from what it saved."""
     code = (
         "import json, os, sys; from pathlib import Path\n"
-        "from loaders.native import BlockLoader, BlockShuffling, open_h5ad\n"
+        "from loadstone import BlockLoader, BlockShuffling, open_h5ad\n"
         "from harness.catalogue import find_files\n"
         "loader = BlockLoader(open_h5ad(find_files(sys.argv[1])), sampler=BlockShuffling(4), batch_size=16,"
         " fetch_factor=3)\n"
@@ -234,7 +234,7 @@ def test_torch_gets_the_same_batches_from_any_number_of_workers(
     skip_unless_available("scdataset")  # torch
     from torch.utils.data import DataLoader
 
-    from loaders.native.training import BlockDataset
+    from loadstone.torch import BlockDataset
 
     labels = {"plate": tiny_set.labels("plate")}
     dataset = BlockDataset(partial(open_h5ad, tiny_set.paths), dense=dense, labels=labels, **SETTINGS)

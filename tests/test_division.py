@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders.native.division import Share, turn_of
-from loaders.native.sampling import BlockShuffled
+from loadstone.sampling.orders import BlockShuffled
+from loadstone.sampling.sharding import Share, turn_of
 from tests.conftest import fetches
 
 N, BATCH, FETCH_FACTOR, COUNT = st.integers(1, 2000), st.integers(1, 40), st.integers(1, 6), st.integers(1, 5)

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from loaders.native import inflate, lz4
+from loadstone.codecs import lz4
+from loadstone.codecs.deflate import inflate
 from tests import test_lz4
 from tests.guarded import (
     FIXED,

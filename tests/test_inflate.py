@@ -1,17 +1,14 @@
 """Our inflate gives what zlib's gives, whatever made the stream, and says of a damaged one that it is damaged."""
 
-import hashlib
 import random
 import zlib
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaders.native import blosc, huffman, inflate, kernel, lz4, words
+from loadstone.codecs.deflate import inflate
 from tests.contents import contents
 from tests.guarded import CODE_FLAWS, Bits, some_codes
 
@@ -70,23 +67,6 @@ def test_what_zlib_refuses_is_not_taken_for_whole(array: np.ndarray, level: int,
 @pytest.mark.parametrize("wanted", [99, 101])
 def test_a_stream_of_another_length(wanted: int) -> None:
     assert inflated([deflated(bytes(100))], wanted)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("module", "others"),
-    [
-        (huffman, [words]),
-        (lz4, [words]),
-        (inflate, [words, huffman]),
-        (blosc, [words]),
-        (kernel, [words, huffman, inflate, lz4, blosc]),
-    ],
-    ids=["huffman", "lz4", "inflate", "blosc", "kernel"],
-)
-def test_what_is_compiled_with_others_says_of_which(module: ModuleType, others: list[ModuleType]) -> None:
-    """Numba compiles a function anew when its own file has changed; others' become part of it all the same."""
-    found = hashlib.sha256(b"".join(Path(other.__file__).read_bytes() for other in others)).hexdigest()[:16]
-    assert found == module.BUILT_ON, f"put {found} into {module.__name__}, or numba runs what it compiled before"
 
 
 def test_the_damaged_one_of_several_is_named() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaders.native import lz4, words
+from loadstone.codecs import intrinsics, lz4
 from tests.contents import contents
 from tests.guarded import Arena, cases, flipped, some_bytes, survive
 
@@ -87,14 +87,14 @@ def test_a_chunk_of_another_length(wanted: int) -> None:
     assert decoded(bytes(numcodecs.Blosc().encode(np.arange(9_000))), wanted)[0] == lz4.BAD
 
 
-@pytest.mark.parametrize("shuffle", [words.SHUFFLE, None])
+@pytest.mark.parametrize("shuffle", [intrinsics.SHUFFLE, None])
 @given(distance=st.integers(1, 40), seed=st.integers(0, 99))
 @example(distance=16, seed=0)
 def test_what_is_near_is_repeated(shuffle: str | None, distance: int, seed: int) -> None:
     """By one instruction, and where a processor has none that is known."""
     held = np.frombuffer(np.random.default_rng(seed).bytes(80), np.uint8).copy()
     expected = held.copy()
-    for place in range(40, 40 + words.VECTOR):
+    for place in range(40, 40 + intrinsics.VECTOR):
         expected[place] = expected[place - distance]
     repeats(shuffle)(held.ctypes.data + 40, distance)
     np.testing.assert_array_equal(held, expected)
@@ -104,10 +104,10 @@ def test_what_is_near_is_repeated(shuffle: str | None, distance: int, seed: int)
 def repeats(shuffle: str | None) -> Callable[[int, int], None]:
     @numba.njit
     def repeat(target, distance):
-        words.repeated(target, distance)
+        intrinsics.repeated(target, distance)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "SHUFFLE", shuffle)
+        patch.setattr(intrinsics, "SHUFFLE", shuffle)
         repeat(np.zeros(80).ctypes.data + 40, 1)
     (made,) = repeat.inspect_llvm().values()
     assert ("pshuf.b" in made or "tbl1" in made) == (shuffle is not None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from loaders.native.lzf import decompress
+from loadstone.codecs.lzf import decompress
 from tests.contents import contents
 from tests.guarded import Arena, cases, flipped, some_bytes, survive
 
@@ -61,7 +61,7 @@ def arenas() -> list[Arena]:
 
 def lzf_case(number: int) -> list[str]:
     """A chunk that is whole, damaged or random, at the end or the beginning of memory that can be touched."""
-    from loaders.native.lzf import _decode
+    from loadstone.codecs.lzf import _decode
 
     rng = random.Random(number)
     raw = np.frombuffer(some_bytes(rng), np.uint8)

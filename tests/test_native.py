@@ -15,9 +15,9 @@ import pytest
 from harness import catalogue, host
 from harness.condition import Condition
 from harness.dataset import Dataset
-from loaders.native import BlockLoader, Streaming, open_h5ad
-from loaders.native.adapters import Native
-from loaders.native.memory import KEPT, Memory
+from loaders.native import Native
+from loadstone import BlockLoader, Streaming, open_h5ad
+from loadstone.reading.buffers import KEPT, Memory
 from tests import tiny
 
 CONDITION = Condition(dataset="tiny", loader="native", batch_size=16, knobs=(("block_size", 4), ("fetch_factor", 3)))
@@ -64,11 +64,11 @@ def test_the_first_batch_does_not_wait_for_the_rest_of_its_fetch(tmp_path: Path)
 @pytest.mark.slow
 def test_what_is_compiled_ahead_is_all_that_a_first_minibatch_needs(tiny_set: Dataset, tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-m", "loaders.native.compile"], env=environment, cwd=host.ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "loadstone.compile"], env=environment, cwd=host.ROOT, check=True)
     compiled = {path for path in tmp_path.rglob("*") if path.is_file()}
     files = [str(path) for path in tiny_set.paths]
     for output in ("csr", "dense"):
-        code = f"from loaders.native import *; next(iter(BlockLoader(open_h5ad({files}, output='{output}'))))"
+        code = f"from loadstone import *; next(iter(BlockLoader(open_h5ad({files}, output='{output}'))))"
         subprocess.run([sys.executable, "-c", code], env=environment, cwd=host.ROOT, check=True)
     assert compiled
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == compiled

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaders.native.sampling import (
+from loadstone.sampling.orders import (
     BlockShuffled,
     BlockWeighted,
     Order,

@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 from zarr.codecs import BloscCodec, GzipCodec
 
 from harness import catalogue
-from loaders.native import BlockLoader, BlockShuffling, Matrix, Streaming, arrow, codecs, open_h5ad, zarr
-from loaders.native.arrays import Plain
-from loaders.native.matrix import open_matrix
+from loadstone import BlockLoader, BlockShuffling, Matrix, Streaming, open_h5ad
+from loadstone.codecs import registry
+from loadstone.formats import arrow, zarr_group
+from loadstone.reading.arrays import Plain
+from loadstone.reading.matrix import open_matrix
 from tests import tiny
 
 
@@ -100,7 +102,7 @@ def test_every_form_of_zarr_gives_the_same_rows(tmp_path: Path, form: dict) -> N
         root["X"].create_array(name, data=getattr(x, name), **form)
     through = isinstance(form.get("compressors"), GzipCodec)
     with pytest.warns(UserWarning, match="is read through zarr") if through else nullcontext():
-        matrix = open_matrix(partial(zarr.open_parts, [store]), tiny.GENES, threads=2)
+        matrix = open_matrix(partial(zarr_group.open_parts, [store]), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
@@ -159,7 +161,7 @@ def test_both_ways_to_inflate_give_the_same_rows(
 ) -> None:
     """In the compiled loop; where a wheel hides what that calls, through Python."""
     if not compiled:
-        monkeypatch.setattr(codecs, "C_FUNCTIONS", {})
+        monkeypatch.setattr(registry, "C_FUNCTIONS", {})
     folder = tiny.write(tmp_path / "set")
     for path in folder.iterdir():
         rewrite(path, chunks=(50,), compression="gzip")
@@ -172,7 +174,7 @@ def test_both_ways_to_inflate_give_the_same_rows(
 
 def test_this_machine_has_the_compiled_loop() -> None:
     """Or every figure of this project would be of the slower path."""
-    assert all(codecs.C_FUNCTIONS.values())
+    assert all(registry.C_FUNCTIONS.values())
 
 
 @settings(max_examples=60)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from loaders.native import BlockLoader, BlockShuffling, open_h5ad
+from loadstone import BlockLoader, BlockShuffling, open_h5ad
 from tests.trust import GENE, GENES, OUTPUTS, ROWS, X, read_all
 
 

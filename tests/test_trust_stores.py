@@ -17,8 +17,8 @@ import zarr as zarrs
 from google_crc32c import value as crc32c
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, ZstdCodec
 
-from loaders.native import arrow, scdl, zarr
-from loaders.native.matrix import open_matrix
+from loadstone.formats import arrow, scdl, zarr_group
+from loadstone.reading.matrix import open_matrix
 from tests.trust import GENE, GENES, OUTPUTS, ROWS, X, read_all
 
 SHARDED = {"chunks": (64,), "shards": (640,), "compressors": BloscCodec(cname="lz4", shuffle="shuffle")}
@@ -35,7 +35,7 @@ def store(path: Path, form: dict, index: str = "i4", var: list[str] | None = Non
 
 
 def read_zarr(path: Path, output: str = "csr") -> list[np.ndarray]:
-    return read_all(lambda: open_matrix(partial(zarr.open_parts, [path]), GENES, output=output, threads=2))
+    return read_all(lambda: open_matrix(partial(zarr_group.open_parts, [path]), GENES, output=output, threads=2))
 
 
 def _index(change: Callable[[np.ndarray], None], sealed: bool) -> Callable[[bytes], bytes]:
@@ -139,7 +139,7 @@ def test_chunks_of_zstandard_of_another_length(tmp_path: Path, said: int) -> Non
 def test_big_endian_zarr_is_read_as_what_it_is(tmp_path: Path) -> None:
     path = store(tmp_path / "a.zarr", {"chunks": (64,), "serializer": BytesCodec(endian="big")})
     with pytest.warns(UserWarning, match=r"through zarr"):
-        source = open_matrix(partial(zarr.open_parts, [path]), GENES, threads=2)
+        source = open_matrix(partial(zarr_group.open_parts, [path]), GENES, threads=2)
     np.testing.assert_array_equal(source[np.arange(ROWS)].toarray(), X.toarray())
     source.close()
 
@@ -148,7 +148,7 @@ def test_a_chunk_file_that_goes_while_zarr_itself_reads(tmp_path: Path) -> None:
     """zarr would hand out the fill value."""
     path = store(tmp_path / "a.zarr", {"chunks": (64,), "compressors": GzipCodec()})
     with pytest.warns(UserWarning, match="read through zarr"):
-        source = open_matrix(partial(zarr.open_parts, [path]), GENES, threads=2)
+        source = open_matrix(partial(zarr_group.open_parts, [path]), GENES, threads=2)
     np.testing.assert_array_equal(source[np.arange(3)].toarray(), X[:3].toarray())
     (path / "X/data/c/0").unlink()
     with pytest.raises(OSError, match=r"X/data/c/0 has changed since it was opened"):
@@ -167,10 +167,10 @@ def test_a_pipe_in_a_store_is_not_waited_for(tmp_path: Path, name: str) -> None:
 
 def test_groups_of_zarr_with_other_genes(tmp_path: Path) -> None:
     paths = [store(tmp_path / f"{name}.zarr", SHARDED) for name in "ab"]
-    open_matrix(partial(zarr.open_parts, paths), GENES).close()
+    open_matrix(partial(zarr_group.open_parts, paths), GENES).close()
     store(paths[1], SHARDED, var=[f"g{i}" for i in range(GENES)][::-1])
     with pytest.raises(ValueError, match=r"gene 0 is 'g0' in the one and 'g49' in the other"):
-        open_matrix(partial(zarr.open_parts, paths), GENES)
+        open_matrix(partial(zarr_group.open_parts, paths), GENES)
 
 
 def lists(folder: Path, change: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch, **options) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from loaders.native import BlockLoader, BlockShuffling
+from loadstone import BlockLoader, BlockShuffling
 
 ROWS, GENES = 60, 50
 X = sp.random(ROWS, GENES, 0.3, "csr", np.float32, np.random.default_rng(0))

@@ -1,8 +1,8 @@
 """What our loader is made of, each alone: decoding chunks, copying rows to their places, drawing an order."""
 
-from loaders.native import open_h5ad
-from loaders.native.ceiling import copied_cells_per_s, decoded_cells_per_s
-from loaders.native.sampling import BlockShuffled
+from loaders.decoding import copied_cells_per_s, decoded_cells_per_s
+from loadstone import open_h5ad
+from loadstone.sampling.orders import BlockShuffled
 
 from .small import ROUNDS, TIMING, dataset, sample
 

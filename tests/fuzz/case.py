@@ -144,7 +144,7 @@ class Reading:
         return None
 
     def read(self, source: Any) -> list[Counts]:
-        from loaders.native import BlockLoader, BlockShuffling
+        from loadstone import BlockLoader, BlockShuffling
 
         n, found = len(source), []
         loader = BlockLoader(source, sampler=BlockShuffling(BLOCK), batch_size=BATCH, fetch_factor=FETCH)

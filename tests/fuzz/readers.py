@@ -13,14 +13,15 @@ from tests.fuzz.stores import GENES, SCDL_FILES, Form
 
 def open_ours(form: Form, folder: Path, output: str, threads: int):
     """The store as a source for `BlockLoader`."""
-    from loaders.native import arrow, open_h5ad, scdl, zarr
-    from loaders.native.matrix import open_matrix
+    from loadstone import open_h5ad
+    from loadstone.formats import arrow, scdl, zarr_group
+    from loadstone.reading.matrix import open_matrix
 
     paths = [folder / path for path in form.paths]
     if form.group in ("h5ad", "dense"):
         return open_h5ad(paths, matrix=form.matrix, output=output, threads=threads)
     parts = {
-        "zarr": lambda: partial(zarr.open_parts, paths),
+        "zarr": lambda: partial(zarr_group.open_parts, paths),
         "arrow": lambda: partial(arrow.open_parts, folder),
         "scdl": lambda: partial(scdl.open_parts, folder),
     }

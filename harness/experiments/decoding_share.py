@@ -1,0 +1,39 @@
+"""What share of the rate of decoding alone our loader reaches: the rest is reading, copying, shuffling and Python.
+
+    python -m harness.experiments.decoding_share tahoe-mini
+
+measures the two in turn, in blocks of 512 and buffers of 16,384 cells, from files in the page cache. All cores that the
+process may use take part; `taskset -c 0` leaves it one. `python -m harness ceiling` measures all stores, and the disk.
+"""
+
+import sys
+
+import numpy as np
+
+from harness.catalogue import load
+from harness.experiments.ablation import rate
+from harness.host import available_cores
+from loaders.decoding import decoded_cells_per_s
+from loadstone import open_h5ad
+
+SECONDS = 2.0
+REPEATS = 7
+SETTING = {"block_size": 512, "fetch_factor": 256, "aligned": True, "output": "csr"}
+
+
+def main() -> None:
+    dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
+    rate(dataset, **SETTING)  # brings the files into the page cache
+    source = open_h5ad(dataset.paths)
+    pairs = [(decoded_cells_per_s(source, SECONDS), rate(dataset, **SETTING)) for _ in range(REPEATS)]
+    source.close()
+    ceiling, reached = np.median(pairs, axis=0)
+    shares = sorted(loader / decoding for decoding, loader in pairs)
+    print(
+        f"cores {available_cores()}: decoding alone {ceiling:,.0f} cells/s, native {reached:,.0f}, "
+        f"a share of {np.median(shares):.0%} ({shares[0]:.0%} to {shares[-1]:.0%})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The compiled loop with libdeflate and c-blosc in place of our own decoders: what `ablation` compares ours with.
+
+The same reads, checks and copies. libdeflate has no heads of chunks: it is stopped by too little room, which is sound
+only where a chunk has no stored blocks, and so is no way to read files.
+"""
+
+import ctypes
+import threading
+
+import deflate._deflate
+import numba
+import numpy as np
+
+from loadstone.codecs import blosc, kernel
+from loadstone.codecs.intrinsics import borrowed, call, store8
+from loadstone.codecs.registry import BLOSC, C_FUNCTIONS, DEFLATE, PLAIN, c_function
+
+LONGEST_MATCH = 258  # bytes: what does not fit any more is not written
+PATH = deflate._deflate.__file__
+WHOLE, HEAD = c_function(PATH, "libdeflate_zlib_decompress"), c_function(PATH, "libdeflate_deflate_decompress")
+
+_own = threading.local()
+_kernel_copies = kernel.copy_pieces
+
+
+def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
+    """`kernel.copy_pieces`, by the libraries."""
+    if codec == PLAIN:
+        return _kernel_copies(codec, dtype, pieces, begin, end, target, out, n_genes)
+    if not hasattr(_own, "decompressor"):
+        allocate = ctypes.CDLL(PATH).libdeflate_alloc_decompressor
+        allocate.restype = ctypes.c_void_p
+        _own.decompressor = allocate()
+    packed = kernel.scratch("packed", 2, int(pieces.size.max()))
+    raw = kernel.scratch("raw", 2, int(pieces.wanted.max()) + LONGEST_MATCH)
+    failed = np.zeros(len(pieces.start), bool)
+    functions = C_FUNCTIONS[PLAIN], WHOLE, HEAD, C_FUNCTIONS[BLOSC], _own.decompressor
+    like = np.empty(0, dtype)
+    _copy(codec == DEFLATE, functions, pieces, begin, end, target, packed, raw, like, out, n_genes, failed)
+    return np.flatnonzero(failed)
+
+
+@numba.njit(nogil=True)
+def _copy(is_deflate, functions, pieces, begin, end, target, packed, raw, like, out, n_genes, failed):
+    pread, whole, head, unpack, decompressor = functions
+    packed, raw, out = borrowed(packed), borrowed(raw), borrowed(out)
+    begin, end, target = borrowed(begin), borrowed(end), borrowed(target)
+    chunk, result = np.int64(packed.ctypes.data), np.int64(raw.ctypes.data)
+    for i in range(len(pieces.fd)):
+        size, wanted = pieces.size[i], pieces.wanted[i]
+        failed[i] = call(pread, (pieces.fd[i], chunk, size, pieces.place[i])) != size
+        if failed[i]:
+            continue
+        if not is_deflate:
+            failed[i] = not blosc.is_sound(chunk, size, wanted) or (
+                np.int32(call(unpack, (chunk, result, wanted, np.int64(1)))) != wanted
+            )
+        elif wanted == pieces.whole[i]:
+            failed[i] = np.int32(call(whole, (decompressor, chunk, size, result, wanted, np.int64(0)))) != 0
+            if not failed[i]:
+                store8(pieces.mark[i], 1)
+        else:
+            call(head, (decompressor, chunk + 2, size - 2, result, wanted + LONGEST_MATCH, np.int64(0)))
+        if not failed[i]:
+            failed[i] = not kernel.scatter_piece(pieces, i, raw[0], like, begin, end, target, out, n_genes)

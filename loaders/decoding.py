@@ -1,0 +1,148 @@
+"""What decoding a store that our loader reads, and copying its cells, would allow if nothing else had to be done.
+
+Files are in the page cache. All cores the process may use take part; `taskset -c 0` leaves it one.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from loadstone.codecs.deflate.inflate import hold, inflate_each, memory
+from loadstone.codecs.kernel import scatter
+from loadstone.codecs.lz4 import decode_each
+from loadstone.codecs.registry import BLOSC, DEFLATE, Codec
+from loadstone.reading.arrays import Chunked
+from loadstone.reading.densify import fill
+from loadstone.reading.matrix import PIECES_PER_TASK, Matrix
+
+HELD_BYTES = 400_000_000  # of compressed chunks, or of cells, held in memory: more than a processor's cache
+BATCH = 64  # cells
+VALUE_BYTES = 4
+
+
+def of_store(source: Matrix, seconds: float) -> dict[str, object]:
+    """Cells/s that decoding (None: nothing is compressed) and copying, by output, would allow; piece_bytes: of a
+    compressed chunk, or of the values of a cell."""
+    return {
+        "decode_cells_per_s": decoded_cells_per_s(source, seconds),
+        "copy_cells_per_s": {output: copied_cells_per_s(source, output, seconds) for output in ("csr", "dense")},
+        "piece_bytes": _piece_bytes(source),
+    }
+
+
+def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
+    """With one thread a core, over chunks spread evenly over the store, for at least so long."""
+    arrays = [array for part in source.parts for array in (part.data, part.indices)]
+    if not all(isinstance(array, Chunked) for array in arrays):
+        return None
+    n_chunks = sum(-(-array.length // array.chunk) for array in arrays)
+    step = max(1, round(n_chunks * _piece_bytes(source) / HELD_BYTES))
+    held = deque[tuple[int, Callable[[], object]]]()
+    for array in arrays:
+        chunks = range(0, -(-array.length // array.chunk), step)
+        elements = [min(array.chunk, array.length - i * array.chunk) for i in chunks]
+        held.extend(zip(map(sum, bundles(elements)), works(array, [array.packed(i) for i in chunks]), strict=True))
+
+    def decode() -> int:
+        n, work = held.popleft()  # so that no other thread has it, nor its memory
+        work()
+        held.append((n, work))
+        return n
+
+    # Each cell's values and indices: two elements for each of its counts.
+    per_cell = 2 * _nnz(source) / len(source)
+    return _rate([decode] * min(source.threads, len(held)), seconds) / per_cell
+
+
+def bundles(chunks: list[Any]) -> list[list[Any]]:
+    """As many as one task of the loader's takes."""
+    return [chunks[i : i + PIECES_PER_TASK] for i in range(0, len(chunks), PIECES_PER_TASK)]
+
+
+def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
+    """Each decodes one of the `bundles`, by what the loader decodes whole chunks with."""
+    compiled = array.codec.compiled if array.table else None
+    if compiled == DEFLATE:
+        nothing = np.empty((0, array.whole), np.uint8)
+        return [
+            partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, nothing)
+            for bundle in bundles(packed)
+        ]
+    room = np.empty((2, array.whole), np.uint8)
+    if compiled == BLOSC and decode_each(*_joined(packed[:1]), *room):
+        return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles(packed)]
+    return [partial(_decode_alone, array.codec, bundle, array.whole) for bundle in bundles(packed)]
+
+
+def _decode_alone(codec: Codec, packed: list[bytes], whole: int) -> None:
+    for chunk in packed:
+        codec.decode(chunk, whole)
+
+
+def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    return np.frombuffer(b"".join(chunks), np.uint8), np.cumsum([0, *map(len, chunks)])
+
+
+def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
+    """With one thread a core, rows in memory in random order into batches whose memory is used again."""
+    n = min(len(source), max(BATCH * source.threads, int(HELD_BYTES / (2 * VALUE_BYTES * _nnz(source) / len(source)))))
+    cells = source.gather(np.arange(n)).result()
+    begin, end = cells.indptr[:-1], cells.indptr[1:]
+    orders = np.array_split(np.random.default_rng(0).permutation(n), source.threads)
+
+    def copy(share: tuple) -> int:
+        rows, target, values, indices = share
+        for held, out in ((cells.data, values), (cells.indices, indices)):
+            scatter(held, 0, begin[rows], end[rows], target, out, -1)
+        return len(rows)
+
+    def densify(share: tuple) -> int:
+        first, stop = share
+        x = np.empty((BATCH, source.n_genes), np.float32)
+        for start in range(first, stop, BATCH):
+            batch = cells.cut(start, min(start + BATCH, stop))
+            fill(*batch, x[: len(batch.indptr) - 1])
+        return stop - first
+
+    if output == "csr":
+        shares = []
+        for rows in orders:
+            edges = np.cumsum([0, *(end - begin)[rows]])
+            memory = (np.empty(edges[-1], part.dtype) for part in (cells.data, cells.indices))
+            shares.append((rows, edges[:-1], *memory))
+        return _rate([partial(copy, share) for share in shares], seconds)
+    cuts = np.linspace(0, n, source.threads + 1).astype(int)
+    return _rate([partial(densify, share) for share in pairwise(cuts)], seconds)
+
+
+def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
+    """What they say to have done, in a second; each has a thread, and is called again and again for so long."""
+
+    def again(work: Callable[[], int], start: float) -> float:
+        done, now = 0, start
+        while now < start + seconds:
+            done += work()
+            now = time.perf_counter()
+        return done / (now - start)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        list(pool.map(lambda work: work(), workers))  # compiles, and brings the memory in
+        return sum(pool.map(again, workers, [time.perf_counter()] * len(workers)))
+
+
+def _nnz(source: Matrix) -> int:
+    return sum(int(part.indptr[-1]) for part in source.parts)
+
+
+def _piece_bytes(source: Matrix) -> int:
+    array = source.parts[0].data
+    if isinstance(array, Chunked):
+        sample = range(0, -(-array.length // array.chunk), max(1, array.length // array.chunk // 32))
+        return round(np.mean([len(array.packed(i)) for i in sample]))
+    return max(1, round(VALUE_BYTES * _nnz(source) / len(source)))

@@ -1,0 +1,148 @@
+"""Our loader as the harness sees it: over h5ad files as they are, and over other loaders' stores."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from harness.condition import Condition
+from harness.dataset import Dataset, natural
+from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
+from loaders.bionemo import WHOLE, BioNeMo
+from loaders.decoding import of_store
+from loaders.huggingface import HuggingFace
+from loaders.protocol import UNCONVERTED, Batch, Incompatible
+from loadstone import BlockLoader, BlockShuffling, Streaming, open_h5ad
+from loadstone.formats import arrow, scdl, zarr_group
+from loadstone.loader import Source
+from loadstone.reading.files import Files
+from loadstone.reading.matrix import Matrix, Part, open_matrix
+
+
+class Native:
+    """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
+
+    `aligned`: blocks break no storage chunk that need not be broken, and so may be some rows shorter.
+    """
+
+    name = "native"
+    imports = ()
+    store = UNCONVERTED
+    knobs = {"block_size": 16, "fetch_factor": 256, "aligned": True}
+
+    @classmethod
+    def broken(cls, condition: Condition) -> dict[str, str]:
+        return {}
+
+    @classmethod
+    def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
+        return open_h5ad(dataset.paths, output=output)
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Native":
+        if condition.workers:
+            raise Incompatible("it reads with threads inside one process; say cores, not workers")
+        return cls(dataset, path, condition, rows)
+
+    def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
+        knobs = self.knobs | dict(condition.knobs)
+        blocks = BlockShuffling(knobs["block_size"], knobs["aligned"])
+        self.rows = rows
+        self.loader = BlockLoader(
+            self.source(dataset, path, condition.output),
+            sampler=Streaming() if condition.order == "stream" else blocks,
+            batch_size=condition.batch_size,
+            fetch_factor=knobs["fetch_factor"],
+            seed=condition.seed,
+        )
+        self.fetch_rows = self.loader.fetch_rows
+
+    @classmethod
+    def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
+        """See `Loader.ceiling`."""
+        source = cls.source(dataset, path, "csr")
+        try:
+            if not isinstance(source, Matrix):
+                raise Incompatible("its ceiling is known of CSR, and X is dense")
+            return of_store(source, seconds)
+        finally:
+            source.close()
+
+    def ids(self, rows: np.ndarray) -> np.ndarray:
+        """The row ids of places in the store."""
+        return rows
+
+    def epoch(self, index: int) -> Iterator[Batch]:
+        for batch in self.loader.epoch(index):
+            yield Batch(batch.x, self.ids(batch.rows) if self.rows else None)
+
+    def close(self) -> None:
+        self.loader.close()
+
+
+class NativeOver(Native):
+    """The same over a store of CSR in parts."""
+
+    parts: ClassVar[Callable[[Path, Files], list[Part]]]
+
+    @classmethod
+    def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
+        return open_matrix(partial(cls.parts, path), dataset.n_genes, output=output)
+
+
+class NativeZarr(NativeOver):
+    """The same over annbatch's zarr, written in the order of the files."""
+
+    name = "native_zarr"
+    imports = AnnBatchUnshuffled.imports
+    store = AnnBatchUnshuffled.store
+    prepare = AnnBatchUnshuffled.prepare
+    parts = staticmethod(lambda path, opened: zarr_group.open_parts(_groups(path), opened))
+
+    @classmethod
+    def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Native:
+        if dataset.x_format != "csr":
+            raise Incompatible("it reads CSR, and the store of a dense X is dense")
+        return super().open(dataset, path, condition, rows=rows)
+
+
+class NativeZarrShuffled(NativeZarr):
+    """The same over annbatch's pre-shuffled zarr. Its stream is the order of the store, not of the files."""
+
+    name = "native_zarr_shuffled"
+    store = AnnBatch.store
+    prepare = AnnBatch.prepare
+
+    def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
+        super().__init__(dataset, path, condition, rows)
+        if rows:
+            self.stored = np.concatenate([zarr_group.obs_column(group, "row") for group in _groups(path)])
+
+    def ids(self, rows: np.ndarray) -> np.ndarray:
+        return self.stored[rows]
+
+
+class NativeArrow(NativeOver):
+    """The same over the Arrow files of Hugging Face datasets."""
+
+    name = "native_arrow"
+    imports = ("datasets",)
+    store = HuggingFace.store
+    prepare = HuggingFace.prepare
+    parts = staticmethod(arrow.open_parts)
+
+
+class NativeBioNeMo(NativeOver):
+    """The same over BioNeMo-SCDL's memory-mapped arrays."""
+
+    name = "native_bionemo"
+    imports = ("bionemo.scdl",)
+    store = BioNeMo.store
+    prepare = BioNeMo.prepare
+    parts = staticmethod(lambda path, opened: scdl.open_parts(path / WHOLE, opened))
+
+
+def _groups(path: Path) -> list[Path]:
+    return sorted((path / COLLECTION).glob("dataset_*"), key=natural)

@@ -1,0 +1,75 @@
+"""How the loops are compiled, and where their machine code is kept."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import caching
+
+PACKAGE = Path(__file__).parents[1]
+
+
+def compiled(function: Callable, *, forceinline: bool = False) -> Any:
+    """`numba.njit` without the GIL; compiled at the first call, and kept on disk for later processes.
+
+    numba compiles a function anew when its own file has changed, although functions of other files are compiled into
+    it. Here the machine code belongs to one state of the whole package. It is kept beside the code, or in the user's
+    cache folder where that cannot be written; where neither can, each process compiles anew.
+    """
+    dispatcher: Any = numba.njit(nogil=True, forceinline=forceinline)(function)
+    with suppress(RuntimeError):  # no folder can be written
+        dispatcher._cache = _Cache(function)
+    return dispatcher
+
+
+inlined = partial(compiled, forceinline=True)
+"""The same, for a function that is always compiled into its callers."""
+
+
+@cache
+def _state() -> str:
+    """A hash of all source files of the package."""
+    digest = sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _OfPackage:
+    def get_source_stamp(self) -> str:
+        return _state()
+
+
+class _BesideTheCode(_OfPackage, caching.InTreeCacheLocator):
+    pass
+
+
+class _InUserCache(_OfPackage, caching.UserWideCacheLocator):
+    pass
+
+
+class _Implementation(caching.CompileResultCacheImpl):
+    _locator_classes = [caching.UserProvidedCacheLocator, _BesideTheCode, _InUserCache]
+
+
+class _Cache(caching.FunctionCache):
+    _impl_class = _Implementation
+
+    def load_overload(self, *arguments: Any) -> Any:
+        found = super().load_overload(*arguments)
+        if found is None:
+            _say_once()
+        return found
+
+
+@cache
+def _say_once() -> None:
+    logging.getLogger("loadstone").warning(
+        "loadstone compiles its loops, once for each type of numbers: up to a quarter of a minute "
+        "(python -m loadstone.compile does it ahead)"
+    )

@@ -1,0 +1,191 @@
+"""Codecs that decode a chunk without holding the GIL, and how they are called.
+
+In the compiled loop DEFLATE is inflate.py's, and LZ4 in Blosc is lz4.py's. Else DEFLATE is libdeflate's, the fastest
+library of those tried (docs/native.md); Blosc and Zstandard are numcodecs', as zarr's own; LZF is lzf.py's.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import deflate._deflate
+import numcodecs.blosc
+import numcodecs.fletcher32
+import numcodecs.zstd
+import numpy as np
+
+from loadstone.codecs import intrinsics
+from loadstone.codecs.blosc import check
+from loadstone.codecs.compiled import compiled
+from loadstone.codecs.lzf import decompress as decompress_lzf
+
+FLETCHER32 = numcodecs.fletcher32.Fletcher32()
+PLAIN, DEFLATE, BLOSC = 0, 1, 2
+"""What the compiled loop of kernel.py can decode."""
+
+# How much slower, on one kind of processor: docs/native.md, "What is slower".
+WITHOUT_LOOP = "decoded chunk by chunk through Python, about 2 times slower"
+WITHOUT_SHUFFLE = "decoded without the processor's byte shuffle (SSSE3 or NEON), about 1.6 times slower"
+
+
+class Codec(NamedTuple):
+    """dtype: of the elements. decode: the bytes of a chunk, and how many they decode to -> its elements. compiled: one
+    of the above, or None. slow: why chunks take longer than they need, or None."""
+
+    dtype: np.dtype
+    decode: Callable[[bytes, int], np.ndarray]
+    compiled: int | None
+    slow: str | None
+
+
+def plain(dtype: np.dtype, **filters: Any) -> Codec:
+    """Of chunks that are not compressed. filters: see `_codec`."""
+    return _codec(dtype, lambda packed, whole: packed, PLAIN, **filters)
+
+
+def inflate(dtype: np.dtype, **filters: Any) -> Codec:
+    """Of zlib streams."""
+    return _codec(dtype, deflate.zlib_decompress, DEFLATE, **filters)
+
+
+def blosc(dtype: np.dtype, **filters: Any) -> Codec:
+    return _codec(dtype, _unpack_blosc, BLOSC, **filters)
+
+
+def zstd(dtype: np.dtype, **filters: Any) -> Codec:
+    return _codec(dtype, _unpack_zstd, None, name="Zstandard", **filters)
+
+
+def lzf(dtype: np.dtype, **filters: Any) -> Codec:
+    return _codec(dtype, decompress_lzf, None, name="lzf", **filters)
+
+
+def irregular(
+    dtype: np.dtype, n: int, fill: Any, chunk: Callable[[int], np.ndarray | None], why: str
+) -> tuple[Codec, Callable[[int], np.ndarray]]:
+    """A codec, and what gives it the bytes of each chunk, for an array whose chunks are not all stored alike.
+
+    n: elements of a chunk. chunk(i): its elements; None for one that was never written, whose elements are `fill`.
+    """
+
+    def raw(i: int) -> np.ndarray:
+        values = chunk(i)
+        return (np.full(n, fill, dtype) if values is None else values).view(np.uint8)
+
+    return plain(dtype)._replace(compiled=None, slow=f"is {WITHOUT_LOOP}: {why}"), raw
+
+
+def is_compiled(dtype: np.dtype) -> bool:
+    """Whether the compiled loop knows such numbers: native integers, float32 and float64."""
+    return dtype.isnative and dtype.kind in "iuf" and dtype != np.float16
+
+
+def _codec(
+    dtype: np.dtype,
+    unpack: Callable[[bytes, int], Any],
+    compiled: int | None,
+    *,
+    name: str = "",
+    shuffled: bool = False,
+    summed: bool = False,
+) -> Codec:
+    """name: of what is not compiled. shuffled: by HDF5's filter, before it was compressed. summed: HDF5's fletcher32
+    follows the compressed bytes."""
+    slow = None
+    if shuffled or summed:
+        which = "fletcher32" if summed else "shuffle"
+        slow = f"is {WITHOUT_LOOP}: HDF5's {which} filter is not in the compiled loop"
+    elif not is_compiled(dtype):
+        slow = f"is {WITHOUT_LOOP}: the compiled loop does not know {dtype.str}"
+    elif compiled is None:
+        slow = f"is {WITHOUT_LOOP}: {name} is not in the compiled loop"
+    elif not C_FUNCTIONS.get(compiled):
+        slow = f"is {WITHOUT_LOOP}: {MISSING[compiled]} was not found"
+    if slow:
+        compiled = None
+    elif compiled in (DEFLATE, BLOSC) and intrinsics.SHUFFLE is None:
+        slow = f"is {WITHOUT_SHUFFLE}"
+
+    def decode(packed: bytes, whole: int) -> np.ndarray:
+        raw = unpack(FLETCHER32.decode(packed) if summed else packed, whole)
+        if len(raw) != whole:
+            raise ValueError(f"it holds {len(raw):,} bytes, not {whole:,}")
+        return _unshuffled(raw, dtype) if shuffled else np.frombuffer(raw, dtype)
+
+    return Codec(dtype, decode, compiled, slow)
+
+
+def _unpack_blosc(packed: bytes, whole: int) -> bytes:
+    check(packed, whole)
+    return numcodecs.blosc.decompress(packed)
+
+
+def _unpack_zstd(packed: bytes, whole: int) -> bytes:
+    """By the library, which takes as much memory as the frame says: that must be what the array says."""
+    said = _zstd_content(packed)
+    if said is not None and said != whole:
+        raise ValueError(f"its frame says that it holds {said:,} bytes, not {whole:,}")
+    return numcodecs.zstd.decompress(packed)
+
+
+def _zstd_content(packed: bytes) -> int | None:
+    """The size that a Zstandard frame says it decodes to (RFC 8878, 3.1.1.1); None where it says none."""
+    if len(packed) < 6:
+        raise ValueError("it is too short for a frame of Zstandard")
+    flags = packed[4]
+    is_single, size_flag = flags >> 5 & 1, flags >> 6
+    n = 1 << size_flag if size_flag or is_single else 0
+    at = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    if len(packed) < at + n:
+        raise ValueError("it is too short for a frame of Zstandard")
+    return int.from_bytes(packed[at : at + n], "little") + 256 * (n == 2) if n else None
+
+
+def _unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:
+    """Undoes HDF5's shuffle filter: all first bytes of the elements, then all second bytes, and so on."""
+    n = len(raw) // dtype.itemsize
+    planes = np.frombuffer(raw, np.uint8, n * dtype.itemsize).reshape(dtype.itemsize, n)
+    out = np.empty((n, dtype.itemsize), np.uint8)
+    _transpose(planes, out)
+    return out.reshape(-1).view(dtype)
+
+
+@compiled
+def _transpose(planes, out):
+    for i in range(out.shape[0]):
+        for k in range(out.shape[1]):
+            out[i, k] = planes[k, i]
+
+
+def c_function(library: str | None, name: str) -> int:
+    """The address of a C function in a shared library (None: of the C library); 0 where it is not to be had.
+
+    The libraries are wheels' own modules, which need not go on showing what they stand on: without it the same
+    codec is called through Python, chunk by chunk.
+    """
+    try:
+        return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
+    except (AttributeError, OSError):
+        return 0
+
+
+# inflate.py and lz4.py take the lowest byte of a word for the first.
+_decodes = sys.byteorder == "little"
+C_FUNCTIONS = {
+    PLAIN: c_function(None, "pread"),
+    DEFLATE: _decodes and c_function(deflate._deflate.__file__, "libdeflate_adler32"),
+    BLOSC: _decodes and c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
+}
+"""What the compiled loop calls: to read, for a checksum, and for chunks of Blosc that lz4.py does not know."""
+
+MISSING = {PLAIN: "pread", DEFLATE: "libdeflate_adler32", BLOSC: "blosc_decompress_ctx"}
+
+ADVISE = c_function(None, "posix_fadvise")
+
+
+def decoders() -> dict[str, str]:
+    """What decodes each codec here, for a reader: "compiled loop", or why it is slower."""
+    made = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd, "lzf": lzf}
+    found = {name: codec(np.dtype(np.float32)).slow for name, codec in made.items()}
+    return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in found.items()}

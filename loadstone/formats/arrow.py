@@ -1,0 +1,108 @@
+"""Lists of genes and expressions in the Arrow files of a Hugging Face data set."""
+
+import json
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+
+from loadstone.reading.arrays import Plain
+from loadstone.reading.files import Files, describing, open_regular
+from loadstone.reading.matrix import Part
+from loadstone.reading.validate import NUMBERS
+
+COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # and the kinds of numbers that each may hold
+
+
+def open_parts(folder: Path, files: Files) -> list[Part]:
+    """The files of the data set that was saved in `folder`, in their order; columns "genes" and "expressions".
+
+    All files have one schema, which is where a data set that names its genes does so. ValueError where they have not,
+    and for damaged files.
+    """
+    with describing(folder / "state.json"):
+        with open(open_regular(folder / "state.json")) as file:
+            state = json.load(file)
+        names = [PurePath(file["filename"]) for file in state["_data_files"]]
+        for name in names:
+            if name.is_absolute() or ".." in name.parts:
+                raise ValueError(f"{folder / 'state.json'} names a file outside of its folder: {name}")
+        if not names:
+            raise ValueError(f"{folder / 'state.json'} names no files")
+    parts, first = [], None
+    for name in names:
+        path = folder / name
+        with describing(path):
+            schema, part = _part(path, files)
+            first = first or (path, schema)
+            if not schema.equals(first[1], check_metadata=True):
+                raise ValueError(f"{first[0]} and {path} differ in their columns, or what is said of them")
+            parts.append(part)
+    return parts
+
+
+def _part(path: Path, files: Files) -> tuple[Any, Part]:
+    """The schema, and the rows. Of an Arrow stream only the offsets of its lists are read."""
+    import pyarrow as pa
+
+    fd = files.open(path)
+    lengths: list[np.ndarray] = []
+    sizes: list[int] = []
+    places: dict[str, list[int]] = {name: [] for name in COLUMNS}
+    with pa.memory_map(str(path)) as file:
+        n_bytes = file.size()
+        base = file.read_buffer(1).address  # of the file's first byte, as mapped
+        file.seek(0)
+        with pa.ipc.open_stream(file) as stream:
+            schema = stream.schema
+            types = {name: _type(path, schema, name) for name in COLUMNS}
+            for k, batch in enumerate(stream):
+                offsets = {name: _offsets(path, k, name, batch.column(name)) for name in COLUMNS}
+                rows = np.diff(offsets["genes"])
+                if not np.array_equal(rows, np.diff(offsets["expressions"])):
+                    raise ValueError(f"{path}, batch {k}: lists of genes and of expressions differ in length")
+                lengths.append(rows.astype(np.int64))
+                sizes.append(int(rows.sum()))
+                for name in COLUMNS:
+                    values = batch.column(name).values
+                    width = types[name].itemsize
+                    place = values.offset * width + int(offsets[name][0]) * width
+                    if sizes[-1]:
+                        place += values.buffers()[1].address - base
+                        if not 0 <= place <= n_bytes - sizes[-1] * width:
+                            raise ValueError(
+                                f"{path}, batch {k}: {name} are compressed, or lie outside of the file; "
+                                "save the data set without compression"
+                            )
+                    places[name].append(place)
+    edges, indptr = np.cumsum([0, *sizes]), np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+    if not len(sizes):
+        edges, places = np.array([0, 0]), {name: [0] for name in COLUMNS}
+    arrays = [Plain(f"{path}: {name}", fd, types[name], edges, np.array(places[name])) for name in COLUMNS]
+    return schema, Part(indptr, *arrays)
+
+
+def _type(path: Path, schema, name: str) -> np.dtype:
+    """Of a column's values; ValueError where it does not hold lists of numbers."""
+    import pyarrow as pa
+
+    kind = schema.field(name).type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise ValueError(f"{path}: {name} holds {kind}, not lists of numbers")
+    if not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)):
+        raise ValueError(f"{path}: {name} holds {kind}, not lists of numbers")
+    dtype = np.dtype(kind.value_type.to_pandas_dtype())
+    if dtype.kind not in COLUMNS[name]:
+        raise ValueError(f"{path}: {name} holds {kind}, not lists of whole numbers")
+    return dtype
+
+
+def _offsets(path: Path, k: int, name: str, column) -> np.ndarray:
+    """int32 or int64, (rows + 1,): where each list begins in the column's values, and where the last ends."""
+    column.validate(full=True)  # of offsets: that they ascend, and lie within the values
+    if column.null_count or column.values.null_count:
+        raise ValueError(f"{path}, batch {k}: {name} holds nulls")
+    width = np.int64 if str(column.type).startswith("large_list") else np.int32
+    if not len(column):
+        return np.zeros(1, width)
+    return np.frombuffer(column.buffers()[1], width, len(column) + 1, column.offset * np.dtype(width).itemsize)

@@ -1,0 +1,253 @@
+"""A matrix in h5ad files, unconverted: CSR or dense.
+
+HDF5 is asked once where the chunks lie. After that they are read straight from the file and decoded by threads, none
+of which holds the GIL or HDF5's lock for long.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import h5py
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from loadstone.codecs import registry
+from loadstone.codecs.registry import Codec, irregular
+from loadstone.formats import genes
+from loadstone.formats.h5ad_dense import DenseFiles, ThroughRows, Tiles
+from loadstone.formats.indexed import Indexed
+from loadstone.reading import validate
+from loadstone.reading.arrays import Array, Chunked, Plain, Table, Through, Verify, read_whole
+from loadstone.reading.files import Files, describing, several
+from loadstone.reading.matrix import Matrix, Part, warn_if_slow
+
+SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
+CODECS = {
+    None: registry.plain,
+    h5py.h5z.FILTER_DEFLATE: registry.inflate,
+    h5py.h5z.FILTER_LZF: registry.lzf,
+    BLOSC: registry.blosc,
+    ZSTD: registry.zstd,
+}
+"""By the number of HDF5's filter."""
+MOST_UNWRITTEN = 10_000  # chunks, where it is more than half of them
+
+
+class Found(NamedTuple):
+    """A file's matrix: an h5py group or data set, "csr" or "dense", and its rows and genes."""
+
+    path: str
+    fd: int
+    x: h5py.Group | h5py.Dataset
+    form: str
+    rows: int
+    n_genes: int
+
+
+def open_h5ad(
+    paths: Path | str | Sequence[Path | str],
+    *,
+    matrix: str = "X",
+    output: Literal["csr", "dense"] = "csr",
+    threads: int | None = None,
+    verify: Verify = "first",
+) -> Matrix | Indexed:
+    """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
+
+    matrix: "X", "raw/X" or "layers/NAME", in CSR or dense, the same in all files. All files must name the same genes in
+    the same order. Of CSR only indptr is read and checked here. output, threads: see `Matrix`; a dense X has one
+    reading thread. verify: when checksums of chunks are looked at, see `Chunked`. OSError for a file that is cut short
+    or cannot be read, ValueError for files that are damaged, differ or hold CSC, and for wrong arguments.
+    """
+    paths = several(paths)
+    validate.choice("verify", verify, ("first", "always", "never"))
+    validate.choice("output", output, ("csr", "dense"))
+    with Files() as files:
+        found = [_find(path, matrix, files) for path in paths]
+        form, n_genes = found[0].form, found[0].n_genes
+        for each in found:
+            if (each.form, each.n_genes) != (form, n_genes):
+                raise ValueError(
+                    f"{found[0].path} and {each.path} differ in form or number of genes: "
+                    f"{form} with {n_genes:,} and {each.form} with {each.n_genes:,}"
+                )
+        if len({each.x.id for each in found}) > 1:
+            genes.check_same((each.path, partial(_names, each, matrix)) for each in found)
+        if form == "csr":
+            parts = []
+            for each in found:
+                with describing(each.path):
+                    parts.append(_part(each, files, verify))
+            files.check()
+            warn_if_slow(parts)
+            return Matrix(parts, n_genes, output=output, threads=threads, files=files)
+        arrays = []
+        for each in found:
+            with describing(each.path):
+                arrays.append(_dense(each, files))
+        source = DenseFiles(arrays, n_genes, files)
+        files.check()
+        return Indexed(source, batch_transform=csr_matrix if output == "csr" else None)
+
+
+def _find(path: Path | str, matrix: str, files: Files) -> Found:
+    fd, file = files.open_hdf5(path)
+    with describing(path):
+        if matrix not in file:
+            others = [name for name in ("X", "raw/X") if name in file]
+            others += [f"layers/{name}" for name in file.get("layers", ())]
+            raise ValueError(f"{path} has no matrix {matrix!r}; it has: {', '.join(others) or 'none'}")
+        x, name = file[matrix], f"{path}: /{matrix}"
+        if isinstance(x, h5py.Dataset):
+            _own(str(path), x)
+            rows, n_genes = validate.shape(name, x.shape)
+            if x.dtype.kind not in "iufb":
+                raise ValueError(f"{name} holds {x.dtype}, not numbers")
+            validate.held(name, x.size * x.dtype.itemsize, x.id.get_storage_size())
+            found = Found(str(path), fd, x, "dense", rows, n_genes)
+        else:
+            kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format"))
+            kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+            if "csr" not in kind:
+                raise ValueError(f"{name} is {kind[: validate.MOST_SAID]}; rows are read from CSR or dense")
+            shape = x.attrs.get("shape", x.attrs.get("h5sparse_shape"))
+            found = Found(str(path), fd, x, "csr", *validate.shape(name, shape))
+        genes.check_count(str(path), genes.name_column(file, matrix), found.n_genes)
+    return found
+
+
+def _names(found: Found, matrix: str) -> np.ndarray | None:
+    with describing(found.path):
+        column = genes.name_column(found.x.file, matrix)
+        return None if column is None else column[:]
+
+
+def _part(found: Found, files: Files, verify: Verify) -> Part:
+    name = f"{found.path}: {found.x.name}"
+    for key in ("indptr", "data", "indices"):
+        if key not in found.x:
+            raise ValueError(f"{name} is no CSR matrix: it has no {key}")
+    indptr, data, indices = (_own(found.path, found.x[key]) for key in ("indptr", "data", "indices"))
+    validate.matrix(name, found.rows, indptr, data, indices)
+    validate.held(f"{name}/indptr", indptr.size * indptr.dtype.itemsize, indptr.id.get_storage_size())
+    size = files.size(found.fd)
+    starts = read_whole(_array(found, indptr, size, verify), len(indptr))
+    starts = validate.row_starts(f"{name}/indptr", starts, len(data))
+    arrays = [_array(found, array, size, verify) for array in (data, indices)]
+    chunked = [array for array in arrays if isinstance(array, Chunked)]
+    tables = [(array.name, array.table.place, array.table.size) for array in chunked if array.table]
+    if tables:
+        validate.disjoint(tables)
+    return Part(starts, *arrays)
+
+
+def _own(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
+    """The data set, if all of it lies in the file that the user named; ValueError for one that leads elsewhere."""
+    if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
+        raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
+    return dataset
+
+
+def _array(found: Found, dataset: h5py.Dataset, file_bytes: int, verify: Verify) -> Array:
+    name, length = f"{found.path}: {dataset.name}", len(dataset)
+    place = dataset.id.get_offset()
+    if not dataset.chunks and place is not None and not dataset.file.userblock_size:
+        return Plain(name, found.fd, dataset.dtype, np.array([0, length]), np.array([place]))
+    layout = _layout(name, found.fd, dataset, file_bytes)
+    if isinstance(layout, str):
+        return Through(name, dataset, layout)
+    return Chunked(name, length, dataset.chunks[0], *layout, verify)
+
+
+def _dense(found: Found, files: Files) -> Tiles | ThroughRows:
+    name, dataset = f"{found.path}: {found.x.name}", found.x
+    layout = _layout(name, found.fd, dataset, files.size(found.fd))
+    if isinstance(layout, str):
+        return ThroughRows(name, dataset)
+    if isinstance(layout[1], Table):
+        validate.disjoint([(name, layout[1].place, layout[1].size)])
+    return Tiles(name, dataset.shape, dataset.chunks, *layout)
+
+
+def _layout(
+    name: str, fd: int, dataset: h5py.Dataset, file_bytes: int
+) -> tuple[Codec, Table | Callable[[int], np.ndarray]] | str:
+    """How its chunks are coded and where they lie, by rows of chunks; or why only h5py can read them.
+
+    ValueError for a table of chunks that is damaged.
+    """
+    if dataset.file.userblock_size:
+        return "the file begins with a user block"
+    if not dataset.chunks:
+        return "it does not lie in one piece of this file"
+    filters = _filters(dataset)
+    codec = _codec(filters, dataset.dtype)
+    if codec is None:
+        return "no other codec is at hand for its filters"
+    place, size, mask = _chunk_table(name, dataset)
+    table, chunk_bytes = (
+        Table(np.array([fd]), len(place), place, size),
+        math.prod(dataset.chunks) * codec.dtype.itemsize,
+    )
+    written = size > 0
+    validate.chunks(name, place, np.where(written, size, 1), chunk_bytes, file_bytes)
+    if not written.all() or mask.any():
+        by_mask = {m: _codec([f for k, f in enumerate(filters) if not m >> k & 1], codec.dtype) for m in set(mask)}
+        if None in by_mask.values():
+            return "no other codec is at hand for its filters"
+        codecs: list[Any] = [by_mask[m] for m in mask]
+
+        def chunk(i: int) -> np.ndarray | None:
+            return codecs[i].decode(table.packed(i), chunk_bytes) if table.size[i] else None
+
+        why = "some of its chunks were never written, or are not filtered as the others are"
+        return irregular(dataset.dtype, math.prod(dataset.chunks), dataset.fillvalue, chunk, why)
+    if not filters and (size != chunk_bytes).any():
+        raise ValueError(f"{name}: a chunk of {chunk_bytes} bytes that is not compressed is stored in another size")
+    if h5py.h5z.FILTER_DEFLATE in filters and (chunk_bytes > size * validate.DEFLATE_RATIO).any():
+        i = int(np.argmin(size))
+        raise ValueError(f"{name}, chunk {i}: {size[i]} bytes cannot be inflated to {chunk_bytes:,}")
+    return codec, table
+
+
+def _filters(dataset: h5py.Dataset) -> list[int]:
+    plist = dataset.id.get_create_plist()
+    return [plist.get_filter(i)[0] for i in range(plist.get_nfilters())]
+
+
+def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
+    """What undoes the filters, in the order in which they were applied; None where only HDF5 can."""
+    shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
+    rest = filters[shuffled : len(filters) - summed]
+    if len(rest) > 1 or (rest and rest[0] not in CODECS):
+        return None
+    return CODECS[rest[0] if rest else None](dtype, shuffled=shuffled, summed=summed)
+
+
+def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(byte, bytes, mask of the filters that were left out) of every chunk; 0 bytes: it was never written.
+
+    Chunks of two dimensions follow one another by rows.
+    """
+    grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
+    n_chunks, n_written = math.prod(grid), dataset.id.get_num_chunks()
+    if n_chunks > max(MOST_UNWRITTEN, 2 * n_written):
+        raise ValueError(f"{name} should have {n_chunks:,} chunks, but only {n_written:,} were written")
+    infos: list[h5py.h5d.StoreInfo] = []
+    dataset.id.chunk_iter(infos.append)
+    first = np.array([info.chunk_offset for info in infos], np.uint64).reshape(-1, len(grid))
+    mask, place, size = (np.array([info[k] for info in infos], np.uint64) for k in (1, 2, 3))
+    k, beside = np.divmod(first, np.array(dataset.chunks, np.uint64))
+    strange = (beside != 0).any(axis=1) | (k >= np.array(grid, np.uint64)).any(axis=1) | (place | size >= 2**62)
+    if strange.any():
+        where = ", ".join(map(str, first[np.argmax(strange)]))
+        raise ValueError(f"{name}: its table of chunks is damaged (a chunk at {where})")
+    i = np.ravel_multi_index(tuple(k.T.astype(np.int64)), grid)
+    if len(np.unique(i)) != len(i):
+        raise ValueError(f"{name}: its table of chunks is damaged (a chunk is there twice)")
+    table = np.zeros((3, n_chunks), np.int64)
+    table[:, i] = place, np.maximum(size, 1), mask
+    return tuple(table)

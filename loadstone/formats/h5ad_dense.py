@@ -1,0 +1,92 @@
+"""A dense X in h5ad files."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import h5py
+import numpy as np
+
+from loadstone.codecs.registry import Codec
+from loadstone.reading.arrays import Table, reading
+from loadstone.reading.files import Files
+
+
+class DenseFiles:
+    """The rows of two-dimensional arrays, one after another, as `Indexed` asks for them; close: frees the files."""
+
+    def __init__(self, arrays: "Sequence[Tiles | ThroughRows]", n_genes: int, files: Files) -> None:
+        self.arrays, self.n_genes, self.close, self.check = arrays, n_genes, files.close, files.check
+        self.offsets = np.cumsum([0, *(len(array) for array in self.arrays)])
+        for array in arrays[:1]:
+            warnings.warn(f"{array.name} is dense, and is {array.slow}", stacklevel=3)
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def __getitem__(self, rows: np.ndarray) -> np.ndarray:
+        """(len(rows), genes) float32; rows: ascending, none twice. OSError naming file and rows that cannot be read."""
+        out = np.empty((len(rows), self.n_genes), np.float32)
+        cuts = np.searchsorted(rows, self.offsets)
+        for array, offset, first, last in zip(self.arrays, self.offsets, cuts, cuts[1:], strict=False):
+            if last > first:
+                array.copy(rows[first:last] - offset, out[first:last])
+        return out
+
+
+class Tiles:
+    """An array whose chunks this process decodes.
+
+    HDF5 does not look at how much a chunk decodes to: of a short one it hands out what the memory behind it holds.
+    shape: (rows, genes). chunks: those of a chunk. where: by rows of chunks, as `Chunked` has it.
+    """
+
+    slow = "slower than CSR, as every gene of a cell is read, by one thread"
+
+    def __init__(
+        self, name: str, shape: tuple[int, int], chunks: tuple[int, int], codec: Codec, where: Table | Callable
+    ) -> None:
+        self.name, self.shape, self.chunks, self.codec = name, shape, chunks, codec
+        self.packed = where.packed if isinstance(where, Table) else where
+        self.whole = chunks[0] * chunks[1] * codec.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copies these rows, ascending, to `out`."""
+        (height, width), (n_rows, n_genes) = self.chunks, self.shape
+        bands, n_across = rows // height, -(-n_genes // width)
+        cuts = np.flatnonzero(np.diff(bands, prepend=-1, append=-1))
+        for start, stop in pairwise(cuts):
+            top = int(bands[start]) * height
+            within: np.ndarray | slice = rows[start:stop] - top
+            if rows[stop - 1] - rows[start] == stop - start - 1:
+                within = slice(int(rows[start]) - top, int(rows[stop - 1]) + 1 - top)
+            for k in range(n_across):
+                left, right = k * width, min((k + 1) * width, n_genes)
+                i = top // height * n_across + k
+                place = f"chunk {i} (rows {top} to {min(top + height, n_rows)}, genes {left} to {right})"
+                with reading(self.name, place):
+                    tile = self.codec.decode(self.packed(i), self.whole).reshape(height, width)
+                out[start:stop, left:right] = tile[within, : right - left]
+
+
+class ThroughRows:
+    """Any other array, through h5py, one range of rows at a time, under a lock of HDF5's own."""
+
+    slow = "read through h5py: slower than CSR, as every gene of a cell is read, by one thread"
+
+    def __init__(self, name: str, array: h5py.Dataset) -> None:
+        self.name, self.array = name, array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def copy(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Copies these rows, ascending, to `out`."""
+        ends = np.flatnonzero(np.diff(rows) != 1) + 1
+        for start, stop in pairwise([0, *ends, len(rows)]):
+            first, last = int(rows[start]), int(rows[stop - 1]) + 1
+            with reading(self.name, f"rows {first} to {last}"):
+                out[start:stop] = self.array[first:last]

@@ -1,0 +1,79 @@
+"""Rows of any collection that can be indexed with an array, and the hooks of the scDataset paper."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from loadstone.reading.matrix import Gathering
+from loadstone.reading.validate import row_ids
+
+
+class Fetched:
+    """What a fetch brought in, and where in it each row of the delivered order lies."""
+
+    def __init__(self) -> None:
+        self.data: Any = None
+        self.places: Any = None
+
+
+class Indexed:
+    """A source over `collection[rows]`, rows ascending; one thread reads.
+
+    The hooks, in the order in which they are called, each with the default it replaces:
+    fetch_callback(collection, rows): collection[rows];
+    fetch_transform(data): nothing is done;
+    batch_callback(data, places): data[places];
+    batch_transform(batch): nothing is done. What it returns is the minibatch's `x`.
+    """
+
+    few_are_quick = False
+
+    def __init__(
+        self,
+        collection: Any,
+        *,
+        fetch_callback: Callable[[Any, np.ndarray], Any] | None = None,
+        fetch_transform: Callable[[Any], Any] | None = None,
+        batch_callback: Callable[[Any, np.ndarray], Any] | None = None,
+        batch_transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.collection = collection
+        self.fetch_callback = fetch_callback or (lambda collection, rows: collection[rows])
+        self.fetch_transform = fetch_transform or (lambda data: data)
+        self.batch_callback = batch_callback or (lambda data, places: data[places])
+        self.batch_transform = batch_transform or (lambda batch: batch)
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="fetch")
+
+    def __len__(self) -> int:
+        return len(self.collection)
+
+    def __getitem__(self, rows: np.ndarray) -> Any:
+        """What the hooks make of the rows of these ids, in this order; IndexError for what is no row's."""
+        rows = row_ids(rows, len(self))
+        return next(self.batches(self.gather(rows).result(), [0, len(rows)]))
+
+    def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> int:
+        """The size itself: how the collection is stored is not known."""
+        return block_size
+
+    def gather(self, rows: np.ndarray) -> Gathering:
+        fetched = Fetched()
+
+        def read() -> None:
+            ordered, fetched.places = np.unique(rows, return_inverse=True)
+            fetched.data = self.fetch_transform(self.fetch_callback(self.collection, ordered))
+
+        check = getattr(self.collection, "check", lambda: None)
+        return Gathering(fetched, [self.pool.submit(read)], check)
+
+    def batches(self, fetched: Fetched, cuts: Sequence[int]) -> Iterator[Any]:
+        for start, stop in pairwise(cuts):
+            yield self.batch_transform(self.batch_callback(fetched.data, fetched.places[start:stop]))
+
+    def close(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+        if hasattr(self.collection, "close"):
+            self.collection.close()

@@ -1,0 +1,75 @@
+"""Labels of cells: a column of the obs tables of h5ad files, as codes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import h5py
+import numpy as np
+
+from loadstone.reading.files import Files, describing, several
+
+MISSING = -1
+
+
+class Codes(NamedTuple):
+    """codes: int64, (cells,); the place of each cell's value in `values`, or -1 where it has none.
+
+    values: texts; all values that the files name, in the order in which they are first named.
+    """
+
+    codes: np.ndarray
+    values: list[str]
+
+
+def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
+    """A column of obs in h5ad files, one file after another, as `open_h5ad` reads their cells.
+
+    Of a categorical column the values are its categories, of any other one its values as text. ValueError naming the
+    file for one without the column, OSError for one that cannot be read.
+    """
+    places: dict[str, int] = {}
+    parts = []
+    for path in several(paths):
+        with Files() as files:
+            _, file = files.open_hdf5(path)
+            try:
+                with describing(path):
+                    codes, values = _column(str(path), file, column)
+            finally:
+                files.close()
+        for value in values:
+            places.setdefault(value, len(places))
+        own = np.array([places[value] for value in values] + [MISSING], np.int64)
+        parts.append(own[codes])  # -1 is the last
+    return Codes(np.concatenate(parts), list(places))
+
+
+def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str]]:
+    """(codes, values): codes from -1 to len(values) - 1."""
+    obs = file.get("obs")
+    if not isinstance(obs, h5py.Group) or name not in obs:
+        columns = sorted(obs) if isinstance(obs, h5py.Group) else []
+        raise ValueError(f"{path} has no column {name!r} in obs; it has: {', '.join(columns) or 'none'}")
+    column: Any = obs[name]
+    if isinstance(column, h5py.Group) and "categories" in column:
+        codes, values = column["codes"][:], _texts(column["categories"])
+        if codes.ndim != 1 or codes.dtype.kind not in "iu":
+            raise ValueError(f"{path}: the codes of {name!r} are no whole numbers")
+        if len(codes) and not MISSING <= int(codes.min()) <= int(codes.max()) < len(values):
+            raise ValueError(f"{path}: the codes of {name!r} reach beyond its {len(values)} categories")
+        return codes.astype(np.int64), values
+    texts = np.array(_texts(column), object)
+    if isinstance(column, h5py.Group) and "mask" in column:
+        texts[column["mask"][:].astype(bool)] = None
+    is_given = texts != None  # noqa: E711 - each of them
+    found, inverse = np.unique(texts[is_given].astype(str), return_inverse=True)
+    codes = np.full(len(texts), MISSING, np.int64)
+    codes[is_given] = inverse
+    return codes, found.tolist()
+
+
+def _texts(element: Any) -> list[str]:
+    """An array's values as text; a nullable array is a group of its values and a mask."""
+    values = element["values"] if isinstance(element, h5py.Group) else element
+    return [value.decode() if isinstance(value, bytes) else str(value) for value in values[:].tolist()]

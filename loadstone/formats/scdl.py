@@ -1,0 +1,65 @@
+"""The memory-mapped CSR arrays of BioNeMo-SCDL."""
+
+from pathlib import Path
+
+import numpy as np
+
+from loadstone.reading import validate
+from loadstone.reading.arrays import Plain
+from loadstone.reading.files import Files, check_regular, describing
+from loadstone.reading.matrix import Part
+
+FILES = {"ROWPTR": "row_ptr.npy", "COLPTR": "col_ptr.npy", "DATA": "data.npy"}
+
+
+def open_parts(folder: Path, files: Files) -> list[Part]:
+    """The store in `folder`: files of bare numbers, whose types and lengths are in its header.
+
+    ValueError where header and files differ, where rows have different genes, and for damaged row starts.
+    """
+    from bionemo.scdl.schema.header import SCDLHeader
+
+    with describing(folder / "header.sch"):
+        check_regular(folder / "header.sch")
+        header = SCDLHeader.load(str(folder / "header.sch"))
+        infos = {array.name: array for array in header.arrays}
+        types, lengths = {}, {}
+        for name in FILES:
+            if name not in infos:
+                raise ValueError(f"{folder / 'header.sch'} does not say what {FILES[name]} holds")
+            types[name], lengths[name] = np.dtype(infos[name].dtype.numpy_dtype_string), infos[name].length
+    tables = sorted((folder / "var_features").glob("dataframe_*.parquet"))
+    with describing(folder / "var_features"):
+        _check_genes(tables)
+    fds = {}
+    for name, file in FILES.items():
+        path, expected = folder / file, lengths[name] * types[name].itemsize
+        kinds = validate.NUMBERS if name == "DATA" else "iu"
+        if types[name].kind not in kinds:
+            raise ValueError(f"{path} is said to hold {types[name]}")
+        fds[name] = files.open(path)
+        if files.size(fds[name]) != expected:
+            raise ValueError(
+                f"{path} has {files.size(fds[name]):,} bytes, but {lengths[name]:,} x {types[name]} are {expected:,}"
+            )
+    if lengths["DATA"] != lengths["COLPTR"]:
+        raise ValueError(f"{folder}: DATA has {lengths['DATA']:,} elements, COLPTR has {lengths['COLPTR']:,}")
+    path = folder / FILES["ROWPTR"]
+    indptr = validate.row_starts(str(path), np.fromfile(path, types["ROWPTR"]), lengths["DATA"])
+
+    def array(name: str) -> Plain:
+        return Plain(str(folder / FILES[name]), fds[name], types[name], np.array([0, lengths[name]]), np.array([0]))
+
+    return [Part(indptr, array("DATA"), array("COLPTR"))]
+
+
+def _check_genes(tables: list[Path]) -> None:
+    """That rows of different tables of genes, of which a store may have several, have the same genes."""
+    import pyarrow.parquet
+
+    first = None
+    for path in tables:
+        table = pyarrow.parquet.read_table(path)
+        first = first or (path, table)
+        if not table.equals(first[1]):
+            raise ValueError(f"{first[0]} and {path} differ: the store's rows have different genes")

@@ -1,0 +1,223 @@
+"""CSR in an AnnData zarr group, version 2 or 3, sharded or not.
+
+zarr is asked for the array's layout, and a shard for its index of chunks. After that the chunks are read straight
+from the files and decoded by threads.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from loadstone.codecs import registry
+from loadstone.formats import genes
+from loadstone.reading import validate
+from loadstone.reading.arrays import Array, Chunked, Table, Through
+from loadstone.reading.files import Files, Stamp, check_regular, describing, open_regular
+from loadstone.reading.matrix import Part
+
+CHECKSUM_BYTES = 4  # of a shard's index
+NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
+
+
+def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
+    """The matrix X of each of the groups; ValueError where they name different genes, and for damaged ones."""
+    import zarr
+
+    parts, opened, widths = [], [], []
+    for path in groups:
+        with describing(path):
+            check_regular(path)
+            root = zarr.open_group(path, mode="r")
+            part, n_genes = _part(path, root, files)
+            genes.check_count(str(path), genes.name_column(root, "X"), n_genes)
+        parts.append(part)
+        widths.append(n_genes)
+        opened.append((str(path), partial(_names, path, root)))
+    for path, width in zip(groups, widths, strict=True):
+        if width != widths[0]:
+            raise ValueError(f"{groups[0]} and {path} differ in their number of genes: {widths[0]:,} and {width:,}")
+    if len(opened) > 1:
+        genes.check_same(opened)
+    return parts
+
+
+def _names(path: Path, root: Any) -> np.ndarray | None:
+    with describing(path):
+        column = genes.name_column(root, "X")
+        return None if column is None else column[:]
+
+
+def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
+    """The rows, and how many genes they have."""
+    x, name = root["X"], f"{path}/X"
+    for key in ("indptr", "data", "indices"):
+        if key not in x:
+            raise ValueError(f"{name} is no CSR matrix: it has no {key}")
+    kind = str(x.attrs.get("encoding-type"))
+    if "csr" not in kind:
+        raise ValueError(f"{name} is {kind[: validate.MOST_SAID]}; rows are read from CSR")
+    rows, n_genes = validate.shape(name, x.attrs.get("shape"))
+    validate.matrix(name, rows, x["indptr"], x["data"], x["indices"])
+    stored = x["indptr"].nbytes_stored()
+    validate.held(f"{name}/indptr", x["indptr"].nbytes, stored)
+    indptr = validate.row_starts(f"{name}/indptr", x["indptr"][:], x["data"].shape[0])
+    return Part(indptr, *(_array(path / "X" / key, x[key], files) for key in ("data", "indices"))), n_genes
+
+
+def _array(folder: Path, array: Any, files: Files) -> Array:
+    name, chunk = str(folder), array.chunks[0]
+    if chunk < 1 or (array.shards and (array.shards[0] < chunk or array.shards[0] % chunk)):
+        raise ValueError(f"{name}: its chunks have {chunk} elements, its shards {array.shards}")
+    chunk_files, codec = ChunkFiles(folder, array), _codec(array)
+    if codec is None:
+        return Through(name, array, "no other codec is at hand for its compressors", chunk_files.check)
+    where: Table | Callable[[int], Any] = chunk_files.read
+    if array.shards:
+        table = _from_shards(chunk_files, array, codec, files)
+        if table is None:
+            return Through(name, array, "its shards are of another form", chunk_files.check)
+        where = table
+    if (where.size == 0).any() if isinstance(where, Table) else (chunk_files.stamps < 0).any():
+        codec, where = _with_gaps(array, codec, where, chunk_files)
+    return Chunked(name, array.shape[0], chunk, codec, where)
+
+
+def _with_gaps(
+    array: Any, codec: registry.Codec, where: Any, chunk_files: "ChunkFiles"
+) -> tuple[registry.Codec, Callable[[int], Any]]:
+    """Of an array some chunks of which were never written: they have the fill value."""
+    whole = array.chunks[0] * codec.dtype.itemsize
+
+    def chunk(i: int) -> np.ndarray | None:
+        if isinstance(where, Table):
+            return codec.decode(where.packed(i), whole) if where.size[i] else None
+        if chunk_files.stamps[i, 0] < 0:
+            chunk_files.check(i * array.chunks[0])
+            return None
+        return codec.decode(where(i), whole)
+
+    why = "some of its chunks were never written"
+    fill = 0 if array.fill_value is None else array.fill_value
+    return registry.irregular(codec.dtype, array.chunks[0], fill, chunk, why)
+
+
+def _codec(array: Any) -> registry.Codec | None:
+    """The codec of its chunks; None for one, or a chain of some, that only zarr knows."""
+    compressors = array.compressors
+    if array.filters or len(compressors) > 1:
+        return None
+    if array.metadata.zarr_format == 3:  # in version 2 the type says which byte comes first
+        endian = getattr(array.serializer, "endian", None)
+        if type(array.serializer).__name__ != "BytesCodec" or (array.dtype.itemsize > 1 and _text(endian) != "little"):
+            return None
+    kind = type(compressors[0]).__name__.lower().removesuffix("codec") if compressors else "plain"
+    known = {"plain": registry.plain, "blosc": registry.blosc, "zstd": registry.zstd}
+    return known[kind](array.dtype) if kind in known else None
+
+
+def _text(value: Any) -> str:
+    """Of a word, which some versions of zarr give as an Enum."""
+    return str(getattr(value, "value", value))
+
+
+class ChunkFiles:
+    """The files of an array's chunks, or of its shards: each must stay as it was when the array was opened.
+
+    A file may be missing: its elements have the fill value.
+    """
+
+    def __init__(self, folder: Path, array: Any) -> None:
+        self.folder, self.encode = folder, array.metadata.encode_chunk_key
+        self.elements = (array.shards or array.chunks)[0]  # of a file
+        n_files = -(-array.shape[0] // self.elements)
+        self.stamps = np.array([self._stamp(i) for i in range(n_files)], np.int64).reshape(-1, 2)
+
+    def path(self, i: int) -> Path:
+        return _within(self.folder, self.encode((i,)))
+
+    def _stamp(self, i: int) -> tuple[int, int]:
+        path = self.path(i)
+        if not path.is_file():
+            return -1, -1
+        status = path.stat()
+        return status.st_size, status.st_mtime_ns
+
+    def read(self, i: int) -> bytes:
+        """The bytes of a file; OSError for one that has changed."""
+        with open(open_regular(self.path(i)), "rb") as file:
+            packed, stamp = file.read(), Stamp.of(file.fileno())
+        self._compare(i, (stamp.size, stamp.mtime_ns))
+        return packed
+
+    def check(self, start: int) -> None:
+        """OSError where the file of this element has changed, has come or is gone."""
+        i = start // self.elements
+        self._compare(i, self._stamp(i))
+
+    def _compare(self, i: int, stamp: tuple[int, int]) -> None:
+        if stamp != tuple(self.stamps[i]):
+            raise OSError(f"{self.path(i)} has changed since it was opened; open it again")
+
+
+def _within(folder: Path, key: str) -> Path:
+    """The path of a chunk; ValueError for one that leads out of the array's folder."""
+    if key.startswith("/") or ".." in key.split("/"):
+        raise ValueError(f"{folder}: its metadata name a chunk outside of its folder: {key}")
+    return folder / key
+
+
+def _from_shards(chunk_files: ChunkFiles, array: Any, codec: registry.Codec, files: Files) -> Table | None:
+    sharding = array.metadata.codecs[0]
+    if [type(each).__name__ for each in sharding.index_codecs] != ["BytesCodec", "Crc32cCodec"]:
+        return None
+    if _text(sharding.index_codecs[0].endian) != "little":
+        return None
+    per_shard, chunk_bytes = array.shards[0] // array.chunks[0], array.chunks[0] * array.dtype.itemsize
+    n_chunks = -(-array.shape[0] // array.chunks[0])
+    fds, tables = [], []
+    for shard in range(len(chunk_files.stamps)):
+        in_use = min(per_shard, n_chunks - shard * per_shard)
+        if chunk_files.stamps[shard, 0] < 0:
+            fds.append(-1)
+            tables.append(np.zeros((2, in_use), np.int64))
+            continue
+        path = chunk_files.path(shard)
+        fds.append(files.open(path))
+        leads = _text(sharding.index_location) == "start"
+        index = _index(path, fds[-1], files.size(fds[-1]), per_shard, leads)[:in_use]
+        # As int64 what is beyond any file is negative, and so refused.
+        place, size = index.T.astype(np.int64)
+        written = (index != NOWHERE).any(axis=1)
+        name = str(path)
+        validate.chunks(name, place[written], size[written], chunk_bytes, files.size(fds[-1]))
+        validate.disjoint([(name, place[written], size[written])])
+        if codec.compiled == registry.PLAIN and (size[written] != chunk_bytes).any():
+            raise ValueError(f"{path}: a chunk that is not compressed is not stored in {chunk_bytes} bytes")
+        tables.append(np.where(written, (place, size), 0))
+    place, size = np.concatenate(tables, axis=1) if tables else np.empty((2, 0), np.int64)
+    return Table(np.array(fds), per_shard, place, size)
+
+
+def _index(path: Path, fd: int, file_bytes: int, per_shard: int, leads: bool) -> np.ndarray:
+    """(per_shard, 2) uint64: the place and size of each chunk; OSError where its checksum does not hold."""
+    from google_crc32c import value as crc32c
+
+    n = 16 * per_shard
+    if file_bytes < n + CHECKSUM_BYTES:
+        raise OSError(f"{path} is cut short: its index of {per_shard} chunks alone has {n + CHECKSUM_BYTES:,} bytes")
+    raw = os.pread(fd, n + CHECKSUM_BYTES, 0 if leads else file_bytes - n - CHECKSUM_BYTES)
+    if len(raw) != n + CHECKSUM_BYTES or crc32c(raw[:n]) != int.from_bytes(raw[n:], "little"):
+        raise OSError(f"{path}: the checksum of its index of chunks does not hold")
+    return np.frombuffer(raw[:n], "<u8").reshape(-1, 2)
+
+
+def obs_column(path: Path, name: str) -> np.ndarray:
+    """A numeric column of the group's obs table."""
+    import zarr
+
+    column: Any = zarr.open_group(path, mode="r")[f"obs/{name}"]
+    return column[:]

@@ -1,0 +1,96 @@
+"""What a fetch copies, and from where: pieces of arrays, put together across files and cut into tasks of equal size."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from loadstone.codecs.kernel import advise, copy_pieces, scatter
+from loadstone.codecs.registry import is_compiled
+from loadstone.reading.arrays import Array, Pieces
+from loadstone.reading.validate import genes
+
+
+class Copies(NamedTuple):
+    """Pieces, `of` which of the arrays each is, and where their rows go: those of the elements begin..end to `target`
+    of `out`. n_genes: what the arrays hold is checked to be 0 to n_genes - 1; -1: they hold other numbers. indptrs: of
+    each array, the element at which each of its rows begins.
+
+    The compiled loop reads all of the pieces, or none.
+    """
+
+    arrays: Sequence[Array]
+    indptrs: Sequence[np.ndarray]
+    of: np.ndarray
+    pieces: Pieces
+    begin: np.ndarray
+    end: np.ndarray
+    target: np.ndarray
+    out: np.ndarray
+    n_genes: int
+
+    def cut(self, which: slice | np.ndarray) -> "Copies":
+        return self._replace(of=self.of[which], pieces=Pieces(*(field[which] for field in self.pieces)))
+
+    def advise(self) -> None:
+        advise(self.pieces.fd, self.pieces.place, self.pieces.size)
+
+    def run(self) -> None:
+        """OSError or ValueError naming file and place for a piece that cannot be had, or holds what is no gene."""
+        left = self
+        codec = self.arrays[self.of[0]].codec
+        if codec and len(self.pieces.fd):
+            # Read whole: the head that was read of one was too short, or it is damaged, which this says.
+            left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[3:]))
+        for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
+            values = self.arrays[i].read(int(start), int(stop))
+            mine = slice(first, last)
+            begin, end = self.begin[mine], self.end[mine]
+            if self.n_genes >= 0:
+                array = self.arrays[i]
+                genes(array.name, array.chunk, self.indptrs[i], values, self.n_genes, int(start), begin, end)
+            if not is_compiled(values.dtype):
+                values = values.astype(self.out.dtype)
+            scatter(values, start, begin, end, self.target[mine], self.out, -1)
+
+
+def of_rows(
+    arrays: Sequence[Array],
+    indptrs: Sequence[np.ndarray],
+    cuts: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    target: np.ndarray,
+    out: np.ndarray,
+    n_genes: int,
+) -> Iterator[Copies]:
+    """The rows cuts[i] to cuts[i + 1] are arrays[i]'s. What the compiled loop reads in one way is put together."""
+    found: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
+    for i in np.flatnonzero(np.diff(cuts)).tolist():
+        mine = slice(cuts[i], cuts[i + 1])
+        pieces = arrays[i].pieces(begin[mine], end[mine])
+        pieces = pieces._replace(first=pieces.first + cuts[i], last=pieces.last + cuts[i])
+        codec = arrays[i].codec
+        way = (codec.compiled, codec.dtype) if codec and len(pieces.fd) else i
+        found.setdefault(way, []).append((np.full(len(pieces.start), i), pieces))
+    for alike in found.values():
+        of, pieces = zip(*alike, strict=True)
+        together = Pieces(*(np.concatenate(fields) for fields in zip(*pieces, strict=True)))
+        yield Copies(arrays, indptrs, np.concatenate(of), together, begin, end, target, out, n_genes)
+
+
+def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
+    """Cut and put together to `size` pieces each."""
+    task, room = [], size
+    for each in copies:
+        start = 0
+        while start < len(each.of):
+            stop = min(start + room, len(each.of))
+            task.append(each.cut(slice(start, stop)))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield task
+                task, room = [], size
+    if task:
+        yield task

@@ -1,0 +1,175 @@
+"""The trust boundary: what a file says of itself is checked here before a compiled loop relies on it.
+
+Behind it, loops index memory with row starts, places of chunks and numbers of elements as they are. The gene indices
+themselves are checked where they are copied (`kernel.scatter`). All errors are ValueErrors that name the array.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from loadstone.codecs.compiled import compiled
+
+MOST_GENES = 2**31 - 1  # minibatches hold genes as int32
+DEFLATE_RATIO = 1_040  # DEFLATE makes at most 1,032 bytes of one; a header and a checksum come on top
+INCOMPRESSIBLE = 1.05  # a codec makes what it cannot compress longer by less than that, and a header
+HEADER_BYTES = 4_096
+MOST_SAID = 300  # characters
+NUMBERS = "iufb"
+
+
+def one_line(error: BaseException) -> str:
+    """What a library says of its error, which may be many lines, as part of a sentence."""
+    return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+
+
+def choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """ValueError for an argument that is none of the words there are."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it can be {' or '.join(map(repr, choices))}")
+
+
+def count(name: str, value: Any) -> int:
+    """A whole number from 1 up; ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number from 1 up")
+    return int(value)
+
+
+def row_ids(rows: Any, n: int) -> np.ndarray:
+    """int64 ids of rows, (len(rows),); IndexError for one outside 0 to n - 1, or not a whole number."""
+    ids = np.asarray(rows)
+    if ids.ndim != 1:
+        raise IndexError(f"row ids must be a list of one dimension, not {ids.ndim}")
+    if ids.dtype.kind not in "iu" and len(ids):
+        raise IndexError(f"row ids must be whole numbers, not {ids.dtype} such as {ids[0]!r}")
+    if len(ids) and not (ids.min() >= 0 and ids.max() < n):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        raise IndexError(f"row {wrong} is not one of the {n:,} rows, 0 to {n - 1}")
+    return ids.astype(np.int64, copy=False)
+
+
+def shape(name: str, value: Any) -> tuple[int, int]:
+    """(rows, genes), as a matrix's attributes have it."""
+    try:
+        rows, genes = (int(n) for n in np.asarray(value).tolist())
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: its shape is {str(value)[:80]!r}, not two whole numbers") from error
+    if rows < 0 or not 0 <= genes <= MOST_GENES:
+        raise ValueError(
+            f"{name}: its shape is {rows} x {genes}; rows and genes are counted from 0, genes to 2**31 - 1"
+        )
+    return rows, genes
+
+
+def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
+    """The length of an array in a file, of one dimension and of numbers: "i" and "u" whole, "f" floating-point."""
+    if not hasattr(array, "dtype") or len(array.shape) != 1:
+        raise ValueError(f"{name} is no array of one dimension")
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"{name} holds {array.dtype}, not {'numbers' if 'f' in kinds else 'whole numbers'}")
+    return int(array.shape[0])
+
+
+def held(name: str, array_bytes: int, stored_bytes: int) -> None:
+    """That so many bytes on disk can hold an array that is to be read whole."""
+    if array_bytes > DEFLATE_RATIO * stored_bytes + HEADER_BYTES:
+        raise ValueError(f"{name} is said to hold {array_bytes:,} bytes, but {stored_bytes:,} bytes are stored of it")
+
+
+def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
+    """The three arrays of a CSR matrix of so many rows fit each other, by their lengths and types."""
+    n_data, n_indices = vector(f"{name}/data", data), vector(f"{name}/indices", indices, "iu")
+    n_indptr = vector(f"{name}/indptr", indptr, "iu")
+    if n_data != n_indices:
+        raise ValueError(f"{name}/data has {n_data:,} elements and {name}/indices has {n_indices:,}")
+    if n_indptr != rows + 1:
+        raise ValueError(f"{name}/indptr has {n_indptr:,} elements, but {rows:,} rows need {rows + 1:,}")
+
+
+def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
+    """indptr as int64: it begins at 0, never falls and ends within the elements."""
+    if not len(indptr):
+        raise ValueError(f"{name} is empty; it holds at least one 0")
+    if indptr.dtype == np.uint64 and int(indptr.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} holds {int(indptr.max())}, but there are {n_elements:,} elements")
+    starts = indptr.astype(np.int64, copy=False)
+    if starts[0] != 0:
+        raise ValueError(f"{name} begins with {starts[0]}, not with 0")
+    row = _first_fall(starts)
+    if row >= 0:
+        raise ValueError(f"{name} falls at row {row:,}: from {starts[row]} to {starts[row + 1]}")
+    if starts[-1] > n_elements:
+        row = int(np.searchsorted(starts, n_elements, "right")) - 1
+        raise ValueError(
+            f"{name} ends with {starts[-1]}, but there are {n_elements:,} elements (passed in row {row:,})"
+        )
+    return starts
+
+
+@compiled
+def _first_fall(starts):
+    """The first row that ends before it begins, or -1."""
+    falls = 0
+    for row in range(len(starts) - 1):  # one pass of vector code; the row is looked for only where there is one
+        falls += starts[row + 1] < starts[row]
+    if falls:
+        for row in range(len(starts) - 1):
+            if starts[row + 1] < starts[row]:
+                return row
+    return -1
+
+
+def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end: int | np.ndarray) -> None:
+    """Every chunk lies within its file, in no other's bytes, and may decode to `chunk_bytes`.
+
+    end: bytes of the file, or of each chunk's own.
+    """
+    most = int(chunk_bytes * INCOMPRESSIBLE) + HEADER_BYTES
+    for wrong, why in (
+        ((size <= 0) | (size > most), f"no chunk of {chunk_bytes:,} bytes is stored so"),
+        ((place < 0) | (place > end - size), f"the file ends at byte {np.max(end, initial=0):,}"),
+    ):
+        if wrong.any():
+            i = int(np.flatnonzero(wrong)[0])
+            raise ValueError(f"{name}, chunk {i}, is said to be {size[i]} bytes at byte {place[i]}: {why}")
+
+
+def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
+    """No two chunks of one file share a byte. tables: of each array its name, and its chunks' places and sizes."""
+    place = np.concatenate([each[1] for each in tables])
+    size = np.concatenate([each[2] for each in tables])
+    order = np.argsort(place)
+    shared = np.flatnonzero((place + size)[order][:-1] > place[order][1:])
+    if len(shared):
+        first = np.cumsum([0, *(len(each[1]) for each in tables)])
+        named = []
+        for k in order[shared[0] : shared[0] + 2]:
+            array = int(np.searchsorted(first, k, "right")) - 1
+            named.append(f"{tables[array][0]}, chunk {k - first[array]}")
+        raise ValueError(f"{' and '.join(named)} share bytes of the file")
+
+
+def genes(
+    name: str,
+    chunk: int | None,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    n_genes: int,
+    start: int,
+    begin: np.ndarray,
+    end: np.ndarray,
+) -> None:
+    """Names the first element of an array that is no gene, 0 to n_genes - 1, with its chunk and its row.
+
+    chunk: elements of one; None: the array has none. indices: of the elements from `start` on. begin, end: the
+    elements of each row that is looked at. indptr: the element at which each row of the file begins.
+    """
+    wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
+    for element in wrong:
+        if ((begin <= element) & (element < end)).any():
+            row = np.searchsorted(indptr, element, "right") - 1
+            place = name if chunk is None else f"{name}, chunk {element // chunk}"
+            place += f", element {element}, of row {row},"
+            raise ValueError(f"{place} is gene {indices[element - start]}, but genes are 0 to {n_genes - 1}")

@@ -1,0 +1,89 @@
+"""Our loader as torch sees it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from loadstone.loader import BlockLoader, Source
+
+
+class BlockDataset(IterableDataset):
+    """Minibatches as dicts of tensors, for `DataLoader(dataset, batch_size=None, num_workers=w)`.
+
+    "x": float32 (rows, genes), strided with `dense` and else sparse CSR; "rows": int64 (rows,); and each of the
+    labels: codes (rows,).
+
+    open_source: opens the files, in each worker process anew, as threads and open files outlive no fork: for example
+    `partial(open_h5ad, paths)`. arguments: those of `BlockLoader`; rank and ranks are torch.distributed's where it
+    is in use and they are not given. Threads decode in parallel already, so more than one worker helps only where
+    the work after reading is Python's.
+
+    As with torch's DistributedSampler, call `set_epoch` before each epoch, or they all have the first one's order.
+    """
+
+    def __init__(self, open_source: Callable[[], Source], *, dense: bool = False, **arguments: Any) -> None:
+        super().__init__()
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if distributed and "ranks" not in arguments:
+            arguments |= {"rank": torch.distributed.get_rank(), "ranks": torch.distributed.get_world_size()}
+        self.open_source, self.dense, self.arguments = open_source, dense, arguments
+        # Shared with workers that persist: (epoch, minibatches delivered).
+        self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        worker = get_worker_info()
+        ours = {} if worker is None else {"worker": worker.id, "workers": worker.num_workers}
+        epoch, delivered = self.position.tolist()
+        loader = self._loader(**ours)
+        try:
+            for batch in loader.epoch(epoch, delivered):
+                if worker is None:
+                    self.position[1] = loader.delivered
+                yield {"x": self._tensor(batch.x), "rows": torch.from_numpy(batch.rows), **_tensors(batch.labels)}
+        finally:
+            loader.close()
+
+    def __len__(self) -> int:
+        """Minibatches of this rank's epoch."""
+        loader = self._loader()
+        try:
+            return len(loader)
+        finally:
+            loader.close()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Names the epoch that is next."""
+        self.position[:] = torch.tensor([epoch, 0])
+
+    def state_dict(self, delivered: int | None = None) -> dict[str, int]:
+        """Where the epoch stands. delivered: minibatches that came of it; with workers nobody else can tell."""
+        epoch, counted = self.position.tolist()
+        return {
+            "seed": self.arguments.get("seed", 0),
+            "epoch": epoch,
+            "delivered": counted if delivered is None else delivered,
+        }
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """The next epoch is the rest of the one whose state this is; the number of workers must be the same."""
+        if state["seed"] != self.arguments.get("seed", 0):
+            raise ValueError(
+                f"the state is of seed {state['seed']}, and this data set has {self.arguments.get('seed', 0)}"
+            )
+        self.position[:] = torch.tensor([state["epoch"], state["delivered"]])
+
+    def _loader(self, **ours: Any) -> BlockLoader:
+        return BlockLoader(self.open_source(), **self.arguments, **ours)
+
+    def _tensor(self, x: Any) -> torch.Tensor:
+        if self.dense:
+            return torch.from_numpy(x.toarray())
+        indptr, indices, data = (torch.from_numpy(part) for part in (x.indptr, x.indices, x.data))
+        return torch.sparse_csr_tensor(indptr, indices, data, size=x.shape, check_invariants=False)
+
+
+def _tensors(labels: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(codes) for name, codes in labels.items()}
