@@ -20,6 +20,7 @@ from loadstone.reading.files import Files, Stamp, check_regular, describing, ope
 from loadstone.reading.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
+MOST_ELEMENTS = 2**40  # of a chunk: what is more is no chunk, and would not fit beside others into 64 bits
 NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
 
 
@@ -70,7 +71,7 @@ def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
 
 def _array(folder: Path, array: Any, files: Files) -> Array:
     name, chunk = str(folder), array.chunks[0]
-    if chunk < 1 or (array.shards and (array.shards[0] < chunk or array.shards[0] % chunk)):
+    if not 1 <= chunk <= MOST_ELEMENTS or (array.shards and (array.shards[0] < chunk or array.shards[0] % chunk)):
         raise ValueError(f"{name}: its chunks have {chunk} elements, its shards {array.shards}")
     chunk_files, codec = ChunkFiles(folder, array), _codec(array)
     if codec is None:

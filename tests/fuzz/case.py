@@ -59,6 +59,11 @@ class Plan:
             plan.kinds = [ALONE]
         return plan
 
+    @property
+    def blind(self) -> bool:
+        """Whether all that is done is to strike bytes."""
+        return self.change is None and set(self.kinds) <= mutate.BLIND
+
     def rng(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.number, purpose])
 

@@ -24,6 +24,8 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {}
 CHANGES: dict[str, Apply] = {}
+BLIND = {"bytes anywhere", "bytes at the start", "outside of chunks", "chunk table", "within a chunk"}
+"""The kinds that strike bytes, whatever they are."""
 ALL = ("h5ad", "dense", "zarr", "arrow", "scdl")
 
 

@@ -121,7 +121,7 @@ class Zygote:
         results = []
         for plan in plans:
             three = [found.get(plan.number, Told()) for found in (damaged, read, compare)]
-            name, why = verdict.of(*three, damaged=bool(three[0].told.get("damaged", True)))
+            name, why = verdict.of(*three, damaged=bool(three[0].told.get("damaged", True)), blind=plan.blind)
             failure, told = name in verdict.FAILURES, three[0].told | three[1].told | three[2].told
             result = {"verdict": name, "failure": failure, "why": why, "plan": json.loads(plan.json())}
             result |= {"did": [*told.get("did", []), *([told["change"]] if "change" in told else [])]}
