@@ -11,14 +11,14 @@ from typing import Any
 import numba
 from numba.core import caching
 
-PACKAGE = Path(__file__).parents[1]
+CODECS = Path(__file__).parent
 
 
 def compiled(function: Callable, *, forceinline: bool = False) -> Any:
     """`numba.njit` without the GIL; compiled at the first call, and kept on disk for later processes.
 
     numba compiles a function anew when its own file has changed, although functions of other files are compiled into
-    it. Here the machine code belongs to one state of the whole package. It is kept beside the code, or in the user's
+    it. Here the machine code belongs to one state of its file and of all codecs. It is kept beside the code, or in the user's
     cache folder where that cannot be written; where neither can, each process compiles anew.
     """
     dispatcher: Any = numba.njit(nogil=True, forceinline=forceinline)(function)
@@ -32,24 +32,26 @@ inlined = partial(compiled, forceinline=True)
 
 
 @cache
-def _state() -> str:
-    """A hash of all source files of the package."""
-    digest = sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+def _state(file: str) -> str:
+    """A hash of a source file and of all codecs', whose functions are compiled into others."""
+    digest = sha256(Path(file).read_bytes())
+    for path in sorted(CODECS.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
-class _OfPackage:
+class _OfCodecs:
+    _py_file: str
+
     def get_source_stamp(self) -> str:
-        return _state()
+        return _state(self._py_file)
 
 
-class _BesideTheCode(_OfPackage, caching.InTreeCacheLocator):
+class _BesideTheCode(_OfCodecs, caching.InTreeCacheLocator):
     pass
 
 
-class _InUserCache(_OfPackage, caching.UserWideCacheLocator):
+class _InUserCache(_OfCodecs, caching.UserWideCacheLocator):
     pass
 
 

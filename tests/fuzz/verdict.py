@@ -16,9 +16,9 @@ GOOD = (
 """Verdicts that are no failure.
 
 equal, library differs: bytes were struck, our rows are those that were written, and the library reads others without a
-word. refused, readable: our reader refuses what the library reads. reference died: our rows are right, and the library ended
-by a signal. library died: the library that both use did, in our opening as in its own. damaging died: the library that
-was to damage the store did.
+word. refused, readable: our reader refuses what the library reads. reference died: our rows are right, and the library
+ended by a signal. library died: the library that both use did, in our opening as in its own. damaging died: the library
+that was to damage the store did.
 """
 FAILURES = (
     "crash",
