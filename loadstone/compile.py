@@ -1,8 +1,9 @@
-"""Compiles what reads minibatches, so that none waits for it: a quarter of a minute, once after it was installed.
+"""Compiles the loops ahead, once after installation, so that no first minibatch waits a quarter of a minute for it.
 
     python -m loadstone.compile
 
-Done beside the code, for all later processes. For gzip, float32 values and int32 indices; other types take seconds.
+The machine code is cached for all later processes. It covers gzip, float32 values and int32 indices; other types are
+compiled at their first use, which takes seconds.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ CELLS, GENES = 64, 16
 
 
 def main() -> None:
-    """Reads a few cells in both forms, as anyone does: numba keeps what it compiles."""
+    """Reads a few cells as CSR and as dense minibatches, which compiles everything that this needs."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "few.h5ad"
         with h5py.File(path, "w") as file:

@@ -14,9 +14,9 @@ from loadstone.sampling.sharding import Share, turn_of
 
 
 class Source(Protocol):
-    """Where rows come from: a `Matrix`, or an `Indexed` collection.
+    """Where rows come from: a `Matrix` or an `Indexed` collection.
 
-    few_are_quick: whether it takes less time to read fewer rows of a fetch, wherever they lie.
+    few_are_quick: whether fewer rows of a fetch take less time to read, wherever they lie.
     """
 
     few_are_quick: bool
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 class Minibatch(NamedTuple):
-    """x: what the source makes of the rows, (rows, genes). rows: int64 ids, (rows,). labels: codes of each, (rows,)."""
+    """x: the rows as the source returns them, (rows, genes). rows: their ids, int64 (rows,). labels: codes, (rows,)."""
 
     x: Any
     rows: np.ndarray
@@ -41,15 +41,22 @@ class Minibatch(NamedTuple):
 
 
 class BlockLoader:
-    """Minibatches from disk in an order that mixes blocks of rows; the method is that of the scDataset paper.
+    """Shuffled minibatches of rows on disk, by block sampling with batched fetching (scDataset paper).
 
-    `batch_size * fetch_factor` rows are read at a time, in the order the sampler draws, and cut into minibatches.
-    The order is a function of (seed, epoch) and the same for any number of ranks and workers, which divide it
-    (see `Share` for how). Not thread-safe; one epoch runs at a time.
+    Iterating yields a `Minibatch` at a time; each iteration is the next epoch:
 
-    source: freed by `close`. subset: ids of the rows to deliver, for a split into training and validation; None:
-    all. labels: codes by row id, (rows of the source,) each, that come with the batch. drop_last: leaves out the
-    cells that do not fill a batch.
+        loader = BlockLoader(open_h5ad("atlas.h5ad", output="dense"), batch_size=64)
+        for batch in loader:
+            batch.x, batch.rows
+
+    `batch_size * fetch_factor` rows are read at a time, in the order of the sampler, and divided into minibatches. The
+    order depends on (seed, epoch) only. Ranks and workers divide it among themselves (see `sampling.sharding.Share`).
+    Not thread-safe; only one epoch can be iterated at a time.
+
+    source: `open_h5ad(...)`, or another one; its `output` decides between CSR and dense. It is closed by `close`.
+    subset: ids of the rows to deliver, for example of a training split; None: all rows. labels: for each name the codes
+    of all rows of the source, (rows,); a minibatch holds those of its rows. drop_last: leaves out the rows that do not
+    fill a batch. Raises ValueError for invalid arguments, before anything is read.
     """
 
     def __init__(
@@ -87,20 +94,20 @@ class BlockLoader:
         self.drawn: tuple[int, list[Share]] | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
-        """The epoch that is next, or what is left of the one whose state was loaded."""
+        """The next epoch, or the rest of the one whose state was loaded."""
         yield from self.epoch(self.epoch_index, self.delivered)
         self.epoch_index, self.delivered = self.epoch_index + 1, 0
 
     def __len__(self) -> int:
-        """Minibatches of an epoch."""
+        """The number of minibatches of an epoch."""
         return len(self._shares(self.epoch_index)[self.worker])
 
     def epoch(self, index: int, delivered: int = 0) -> Iterator[Minibatch]:
-        """The minibatches of any epoch; without the first `delivered` of all workers together."""
+        """The minibatches of epoch `index`, without the first `delivered` ones of all workers together."""
         self.epoch_index, self.delivered = index, delivered
         shares = self._shares(index)
         given, turn = turn_of([len(share) for share in shares], delivered)
-        mine = (self.worker + turn) % len(shares)  # the first of them gives what comes next
+        mine = (self.worker + turn) % len(shares)  # the first worker delivers the next batch
         fetches = shares[mine].fetches(given[mine])
         if self.source.few_are_quick and not self.begun:  # whoever starts a program waits for its first minibatch
             fetches = first_batch_alone(fetches)
@@ -114,7 +121,7 @@ class BlockLoader:
             del fetched
 
     def state_dict(self) -> dict[str, int]:
-        """Where the epoch stands: what `load_state_dict` of an equal loader continues from, at the next batch."""
+        """The position in the epoch. An equal loader resumes at the next batch after `load_state_dict`."""
         return {"seed": self.seed, "epoch": self.epoch_index, "delivered": self.delivered}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -126,7 +133,7 @@ class BlockLoader:
         self.source.close()
 
     def _shares(self, index: int) -> list[Share]:
-        """Of all workers, in one epoch; the order is drawn once, however often the length is asked for."""
+        """The shares of all workers in an epoch. The order of an epoch is drawn only once."""
         if self.drawn and self.drawn[0] == index:
             return self.drawn[1]
         self.drawn = None  # one order in memory at a time
@@ -143,7 +150,7 @@ class BlockLoader:
 
 
 def _subset(subset: np.ndarray, n: int) -> np.ndarray:
-    """Its ids, ascending; ValueError for none at all, one that comes twice, or what is no row's id."""
+    """The ids in ascending order. ValueError if there are none, an id comes twice, or is outside 0 to n - 1."""
     try:
         ids = np.sort(row_ids(subset, n))
     except IndexError as error:

@@ -1,4 +1,4 @@
-"""Our loader as torch sees it."""
+"""Minibatches for PyTorch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,15 +13,15 @@ from loadstone.loader import BlockLoader, Source
 class BlockDataset(IterableDataset):
     """Minibatches as dicts of tensors, for `DataLoader(dataset, batch_size=None, num_workers=w)`.
 
-    "x": float32 (rows, genes), strided with `dense` and else sparse CSR; "rows": int64 (rows,); and each of the
-    labels: codes (rows,).
+    Each dict holds "x", float32 (rows, genes), a dense tensor if `dense` and else sparse CSR; "rows", int64 (rows,);
+    and the codes of each label, (rows,).
 
-    open_source: opens the files, in each worker process anew, as threads and open files outlive no fork: for example
-    `partial(open_h5ad, paths)`. arguments: those of `BlockLoader`; rank and ranks are torch.distributed's where it
-    is in use and they are not given. Threads decode in parallel already, so more than one worker helps only where
-    the work after reading is Python's.
+    open_source: opens the files, for example `partial(open_h5ad, paths)`. It is called in each worker process, because
+    threads and open files do not survive a fork. arguments: those of `BlockLoader`. If torch.distributed is in use,
+    rank and ranks are taken from it unless given. Chunks are decoded by threads, so more than one worker helps only
+    if the work after reading is done in Python.
 
-    As with torch's DistributedSampler, call `set_epoch` before each epoch, or they all have the first one's order.
+    Call `set_epoch` before each epoch, as with torch's DistributedSampler; otherwise every epoch has the same order.
     """
 
     def __init__(self, open_source: Callable[[], Source], *, dense: bool = False, **arguments: Any) -> None:
@@ -30,7 +30,7 @@ class BlockDataset(IterableDataset):
         if distributed and "ranks" not in arguments:
             arguments |= {"rank": torch.distributed.get_rank(), "ranks": torch.distributed.get_world_size()}
         self.open_source, self.dense, self.arguments = open_source, dense, arguments
-        # Shared with workers that persist: (epoch, minibatches delivered).
+        # (epoch, minibatches delivered), shared with persistent workers.
         self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -55,11 +55,11 @@ class BlockDataset(IterableDataset):
             loader.close()
 
     def set_epoch(self, epoch: int) -> None:
-        """Names the epoch that is next."""
+        """Sets the number of the next epoch."""
         self.position[:] = torch.tensor([epoch, 0])
 
     def state_dict(self, delivered: int | None = None) -> dict[str, int]:
-        """Where the epoch stands. delivered: minibatches that came of it; with workers nobody else can tell."""
+        """The position in the epoch. delivered: minibatches received so far; required with worker processes."""
         epoch, counted = self.position.tolist()
         return {
             "seed": self.arguments.get("seed", 0),
@@ -68,7 +68,7 @@ class BlockDataset(IterableDataset):
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """The next epoch is the rest of the one whose state this is; the number of workers must be the same."""
+        """Resumes at this position in the next iteration. The number of workers must be the same as before."""
         if state["seed"] != self.arguments.get("seed", 0):
             raise ValueError(
                 f"the state is of seed {state['seed']}, and this data set has {self.arguments.get('seed', 0)}"

@@ -1,4 +1,4 @@
-"""How the loops are compiled, and where their machine code is kept."""
+"""Compiles the loops, and caches their machine code."""
 
 import logging
 from collections.abc import Callable
@@ -15,11 +15,11 @@ CODECS = Path(__file__).parent
 
 
 def compiled(function: Callable, *, forceinline: bool = False) -> Any:
-    """`numba.njit` without the GIL; compiled at the first call, and kept on disk for later processes.
+    """`numba.njit` that releases the GIL. Compiles at the first call and caches the machine code on disk.
 
-    numba compiles a function anew when its own file has changed, although functions of other files are compiled into
-    it. Here the machine code belongs to one state of its file and of all codecs. It is kept beside the code, or in the user's
-    cache folder where that cannot be written; where neither can, each process compiles anew.
+    numba's own cache only notices changes of the function's file, although functions of other files are compiled into
+    it. This one notices changes of that file and of all codecs. It lies beside the code, or in the user's cache folder
+    if that is not writable; if neither is, every process compiles anew.
     """
     dispatcher: Any = numba.njit(nogil=True, forceinline=forceinline)(function)
     with suppress(RuntimeError):  # no folder can be written
@@ -28,12 +28,12 @@ def compiled(function: Callable, *, forceinline: bool = False) -> Any:
 
 
 inlined = partial(compiled, forceinline=True)
-"""The same, for a function that is always compiled into its callers."""
+"""The same, for a function that is always inlined into its callers."""
 
 
 @cache
 def _state(file: str) -> str:
-    """A hash of a source file and of all codecs', whose functions are compiled into others."""
+    """A hash of a source file and of all files of the codecs."""
     digest = sha256(Path(file).read_bytes())
     for path in sorted(CODECS.rglob("*.py")):
         digest.update(path.read_bytes())

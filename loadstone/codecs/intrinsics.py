@@ -1,4 +1,4 @@
-"""What numba has no words for: bytes, words and C functions at an address, and bits of a word."""
+"""Intrinsics that numba lacks: loads, stores and calls of C functions at an address, and operations on bits."""
 
 import platform
 
@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 
 from loadstone.codecs.compiled import inlined
 
-LINE = 64  # bytes of memory that a processor's cache holds or does not
+LINE = 64  # bytes of a cache line
 
 
 def _load(bits: int):
@@ -40,7 +40,7 @@ def _store(bits: int):
 
 @intrinsic
 def copied(typing_context, source, target, n):
-    """Copies n bytes from one address to another, which do not overlap."""
+    """Copies n bytes from one address to another. They must not overlap."""
 
     def generate(context, builder, signature, values):
         source, target = (builder.inttoptr(value, ir.IntType(8).as_pointer()) for value in values[:2])
@@ -52,7 +52,7 @@ def copied(typing_context, source, target, n):
 
 @intrinsic
 def streamed(typing_context, source, target):
-    """Copies LINE bytes to an address that LINE divides, past the processor's caches."""
+    """Copies LINE bytes to an address that is a multiple of LINE, with a non-temporal store."""
 
     def generate(context, builder, signature, values):
         line = ir.VectorType(ir.IntType(8), LINE).as_pointer()
@@ -70,7 +70,7 @@ SHUFFLES = {
     "aarch64": (None, "llvm.aarch64.neon.tbl1.v16i8"),
     "arm64": (None, "llvm.aarch64.neon.tbl1.v16i8"),
 }
-"""By architecture: what not all of its processors have, and the instruction."""
+"""For each architecture, the feature that a processor needs (None: all have it), and the instruction."""
 
 
 def _shuffle() -> str | None:
@@ -79,7 +79,7 @@ def _shuffle() -> str | None:
 
 
 SHUFFLE = _shuffle()
-"""The processor's instruction that puts 16 bytes in any order; None: `repeated` copies them one at a time."""
+"""The instruction that permutes 16 bytes; None: the processor has none, and `repeated` copies byte by byte."""
 
 VECTOR = 16  # bytes
 REPEATS = [[place % max(1, distance) for place in range(VECTOR)] for distance in range(VECTOR + 1)]
@@ -87,7 +87,7 @@ REPEATS = [[place % max(1, distance) for place in range(VECTOR)] for distance in
 
 @intrinsic
 def repeated(typing_context, target, distance):
-    """Writes 16 bytes at an address: what lies before it by a distance, again and again where that is fewer bytes."""
+    """Writes 16 bytes at an address: the bytes that lie `distance` before it, repeated if the distance is below 16."""
 
     def generate(context, builder, signature, values):
         word, byte = ir.IntType(64), ir.IntType(8)
@@ -114,7 +114,7 @@ def repeated(typing_context, target, distance):
 
 @intrinsic
 def filled(typing_context, target, n, byte):
-    """Makes n bytes from an address on all the same."""
+    """Sets n bytes at an address to one value."""
 
     def generate(context, builder, signature, values):
         target = builder.inttoptr(values[0], ir.IntType(8).as_pointer())
@@ -126,7 +126,7 @@ def filled(typing_context, target, n, byte):
 
 @intrinsic
 def shifted(typing_context, bits, n):
-    """A word's bits moved down by n, less than 64, with zeros behind them."""
+    """Logical shift of a word to the right, by n below 64."""
 
     def generate(context, builder, signature, values):
         return builder.lshr(*values)
@@ -136,7 +136,7 @@ def shifted(typing_context, bits, n):
 
 @intrinsic
 def borrowed(typing_context, array):
-    """The array without its count of references: to count waits for all stores before it."""
+    """The array without reference counting, which would wait for all earlier stores."""
 
     def generate(context, builder, signature, values):
         made = context.make_array(array)(context, builder, values[0])
@@ -149,7 +149,7 @@ def borrowed(typing_context, array):
 
 @intrinsic
 def reversed_bits(typing_context, bits):
-    """A word's bits in the opposite order."""
+    """The bits of a word in reversed order."""
 
     def generate(context, builder, signature, values):
         return builder.bitreverse(*values)
@@ -159,7 +159,7 @@ def reversed_bits(typing_context, bits):
 
 @intrinsic
 def unlikely(typing_context, condition):
-    """The condition, of which the compiler is told that it is hardly ever true."""
+    """The condition; the compiler is told that it is rarely true."""
 
     def generate(context, builder, signature, values):
         bit = ir.IntType(1)
@@ -175,13 +175,13 @@ store8, store64 = _store(8), _store(64)
 
 @inlined
 def bits_at(position):
-    """What comes from a bit of memory on, the lowest first, of which 57 are sure."""
+    """The bits of memory from a bit address on, lowest first; at least 57 of them are valid."""
     return shifted(load64(position >> 3), position & 7)
 
 
 @intrinsic
 def call(typing_context, address, arguments):
-    """Calls the C function at an address, all of whose arguments are words or fit in one."""
+    """Calls the C function at an address. All arguments must be integers or pointers."""
 
     def generate(context, builder, signature, values):
         word = ir.IntType(64)

@@ -1,7 +1,7 @@
-"""The compiled loop: reads chunks, decodes them and copies rows, without Python between one chunk and the next.
+"""The compiled loop: reads chunks, decodes them and copies their rows, without returning to Python in between.
 
-With Python between them, two threads decoded at 1.3 times the rate of one: each chunk asked for the GIL three
-times, and waited for whoever held it (docs/native.md).
+When it returned to Python after each chunk, two threads had only 1.3 times the rate of one: every chunk needed the GIL
+three times (docs/native.md).
 """
 
 import os
@@ -22,10 +22,10 @@ _own = threading.local()
 
 
 def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
-    """Reads and decodes `arrays.Pieces`, and copies what each row has in them to its place in `out`.
+    """Reads and decodes `arrays.Pieces`, and copies the elements of each row to their place in `out`.
 
-    codec: of codecs.py. n_genes: see `scatter`. Returns the numbers of the pieces that could not be read, or hold what
-    is no gene. The memory that it needs is kept for the thread's next call.
+    codec: PLAIN, DEFLATE or BLOSC. n_genes: see `scatter`. Returns the indices of the pieces that could not be read, or
+    hold an invalid gene. Scratch memory is kept for the next call of the same thread.
     """
     packed = scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
     raw = scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
@@ -48,14 +48,14 @@ def scratch(name: str, rows: int, n: int) -> np.ndarray:
 
 
 def _inflating() -> tuple[np.ndarray, ...]:
-    """The working memory of inflate.py, which a thread keeps."""
+    """The working memory of inflate.py, one per thread."""
     if not hasattr(_own, "inflating"):
         _own.inflating = inflate.memory()
     return _own.inflating
 
 
 def advise(fds, places, sizes) -> None:
-    """Tells the system that these pieces of files will be read, so that the disk is at work on many of them at once."""
+    """Tells the system that these pieces of files will be read, so that it reads many of them at the same time."""
     if ADVISE:
         _advise(ADVISE, fds, places, sizes)
 
@@ -68,10 +68,10 @@ def _advise(function, fds, places, sizes):
 
 @compiled
 def scatter(values, start, begin, end, target, out, n_genes):
-    """Copies what rows of the elements begin..end have of `values`, the first of which is `start`, to their place.
+    """Copies to their place in `out` those of `values` that belong to the rows of the elements begin..end.
 
-    False, and some rows are not copied, where one of the values is no gene: not 0 to n_genes - 1. n_genes -1: any
-    number may come.
+    start: the element of the first value. n_genes: values must be 0 to n_genes - 1, otherwise it stops and returns
+    False; -1: the values are not checked.
     """
     stop = start + len(values)
     for row in range(len(begin)):
@@ -84,7 +84,7 @@ def scatter(values, start, begin, end, target, out, n_genes):
         if values.dtype == out.dtype:
             _stream(values[first:].ctypes.data, out[place:].ctypes.data, n * out.itemsize)
         else:
-            # Unsigned, so that no index is looked at for being negative and the loop becomes vector code.
+            # Unsigned, so that no negative index is handled and the loop becomes vector code.
             to, at = np.uint64(place), np.uint64(first)
             for k in range(np.uint64(n)):
                 out[to + k] = values[at + k]
@@ -93,7 +93,7 @@ def scatter(values, start, begin, end, target, out, n_genes):
 
 @compiled
 def _are_genes(values, n_genes):
-    """Whether all are 0 to n_genes - 1. With `if` it is vector code: 13 times as fast as min and max."""
+    """Whether all values are 0 to n_genes - 1. With `if` it is vector code, 13 times as fast as min and max."""
     low = high = values[0]
     for k in range(len(values)):
         value = values[k]
@@ -106,9 +106,9 @@ def _are_genes(values, n_genes):
 
 @compiled
 def _stream(source, target, n):
-    """Copies n bytes past the caches: what is written in them is first read from memory, and nobody reads it soon.
+    """Copies n bytes with non-temporal stores. A normal store would first read the cache line from memory.
 
-    Such stores wait for no order; the GIL, which comes before another thread looks, waits for them.
+    They are not ordered, but acquiring the GIL is a barrier, and it comes before another thread reads the bytes.
     """
     head = min(-target % LINE, n)
     tail = head + (n - head) // LINE * LINE

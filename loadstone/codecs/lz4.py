@@ -1,13 +1,14 @@
-"""Decodes chunks of Blosc that LZ4 has packed, two of a chunk's streams in turn.
+"""Decodes Blosc chunks that were compressed with LZ4. Two streams of a chunk are decoded alternately.
 
-Blosc puts the bytes of values together by place (all first ones, all second ones, and so on). Of counts and of indices
-they are short matches, one upon the other, and every fourth begins less than eight bytes before where it goes. LZ4's
-library branches on that, which is often mispredicted. Here one instruction repeats what is near, so that any match of
-up to 16 bytes is a load and a store; and the other stream is decoded while one waits for what it has just written. What
-is rare (long, or near a stream's end) is done with care. Measurements: docs/native.md.
+Blosc stores the first bytes of all values, then all second bytes, and so on. For counts and indices this gives many
+short matches, each depending on the one before, and every fourth overlaps its own output within eight bytes. The LZ4
+library branches on such overlaps, and the branch is often mispredicted. Here one byte-shuffle instruction handles
+them, so that any match of up to 16 bytes is one load and one store. While one stream waits for its last store, the
+other is decoded. Rare sequences, long ones or those near the end of a stream, take a slower path. Measurements:
+docs/native.md.
 
-The formats are those of LZ4's blocks and of c-blosc 1. Chunks are addresses. Nothing is read or written outside the
-chunk, the result and the planes.
+The formats are the LZ4 block format and that of c-blosc 1. Chunks are given as addresses. Nothing is read or written
+outside the chunk, the result and the planes.
 """
 
 import numpy as np
@@ -28,32 +29,31 @@ from loadstone.codecs.intrinsics import (
 
 DONE, BAD, UNKNOWN, GOES_ON, NEEDS_CARE = 0, 1, 2, 3, 4
 
-# The head of a chunk: its version, LZ4's, flags, the bytes of an element; in 32 bits each, the bytes that it decodes
-# to, those of a block and its own; then where each block begins.
+# The header of a chunk: format version, LZ4 version, flags and bytes per element; then, in 32 bits each, the decoded
+# size, the block size and the compressed size; then the offset of each block.
 HEAD, VERSION, LZ4_VERSION = 16, 2, 1
 SHUFFLED, NOT_SPLIT, FORMAT, LZ4 = 1, 16, 5, 1
-LEAST_SPLIT = 128  # elements of a block, of which each place's bytes are a stream of their own
+LEAST_SPLIT = 128  # elements of a block, from which on each byte plane is a stream of its own
 
-# Of a stream, the addresses of what is next in it and of its end; of where the next byte goes, where the first went and
-# where the last ends.
+# Fields of a stream, all addresses: the next byte of input and its end; the next byte of output, its start and its end.
 AT, END, TO, FIRST, LAST, FIELDS = 0, 1, 2, 3, 4, 5
 
-# A sequence: a byte with two lengths, literals, and a match's distance in two bytes. Where a length is MORE, bytes
+# A sequence: a byte with two lengths, literals, and the distance of a match in two bytes. If a length is MORE, bytes
 # follow that are added to it.
 MORE, LEAST_MATCH = 15, 4
-MOST_LITERALS, MOST_MATCH = 8, 16  # of a sequence that needs no care
-ROUNDS = 16  # between two looks at where the streams are
-# Bytes that they read and write at most. The longest sequence reads and writes the furthest: what a shorter one loads
-# and stores beyond its own bytes is within that.
+MOST_LITERALS, MOST_MATCH = 8, 16  # of a sequence for the fast path
+ROUNDS = 16  # sequences of each stream between two checks of the room left
+# Bytes that they read and write at most. The longest sequence reads and writes furthest: what a shorter one loads and
+# stores beyond its own bytes is within that.
 ROUNDS_IN = ROUNDS * (3 + MOST_LITERALS)
 ROUNDS_OUT = ROUNDS * (MOST_LITERALS + MOST_MATCH)
 
 
 @compiled
 def decode(chunk, size, out, planes):
-    """Decodes the `size` bytes at the address `chunk` to all of `out`: DONE, BAD or UNKNOWN, if it is packed otherwise.
+    """Decodes the `size` bytes at the address `chunk` into `out`, which must be filled exactly.
 
-    planes: room for as many bytes.
+    planes: scratch memory of the same size. Returns DONE, BAD, or UNKNOWN if the chunk is compressed in another way.
     """
     wanted = len(out)
     if size < HEAD or load8(chunk) != VERSION or load8(chunk + 1) != LZ4_VERSION:
@@ -69,7 +69,7 @@ def decode(chunk, size, out, planes):
     is_split = block >= LEAST_SPLIT * width and not flags & NOT_SPLIT
     is_shuffled = flags & SHUFFLED != 0 and width > 1
     to = np.int64((planes if is_shuffled else out).ctypes.data)
-    # One for each word of the chunk at most, or for each LEAST_SPLIT bytes of the result: whatever the head says.
+    # Whatever the header claims, there is at most one stream per word of the chunk, or per LEAST_SPLIT bytes of output.
     streams, n_streams = np.empty((n_blocks * (width if is_split else 1), FIELDS), np.int64), 0
     for i in range(n_blocks):
         n = min(block, wanted - i * block)
@@ -107,7 +107,7 @@ def decode(chunk, size, out, planes):
 
 @compiled
 def decode_each(packed, edges, out, planes):
-    """Decodes chunks, from each of the edges to the next, one after another to `out`; False if one is not DONE."""
+    """Decodes the chunks between the edges, one after another, into `out`. False if one is not DONE."""
     for i in range(len(edges) - 1):
         if decode(packed.ctypes.data + edges[i], edges[i + 1] - edges[i], out, planes) != DONE:
             return False
@@ -116,7 +116,7 @@ def decode_each(packed, edges, out, planes):
 
 @compiled
 def _decode_streams(streams):
-    """Two in turn, then what is left; False if one is damaged."""
+    """Decodes streams, two at a time. False if one is damaged."""
     a, b, coming = 0, 1, 2
     while b < len(streams):
         status_a, status_b = _in_turn(streams[a], streams[b])
@@ -130,7 +130,7 @@ def _decode_streams(streams):
 
 @compiled
 def _in_turn(a, b):
-    """Until one of two streams is DONE or BAD."""
+    """Decodes two streams alternately, until one of them is DONE or BAD."""
     at_a, to_a, status_a = a[AT], a[TO], GOES_ON
     at_b, to_b, status_b = b[AT], b[TO], GOES_ON
     while status_a == status_b == GOES_ON:
@@ -152,7 +152,7 @@ def _in_turn(a, b):
 
 @compiled
 def _alone(a):
-    """To the end of a stream; False if it is damaged."""
+    """Decodes a stream to its end. False if it is damaged."""
     at, to, status = a[AT], a[TO], GOES_ON
     while status == GOES_ON:
         while status == GOES_ON and _has_room(a, at, to):
@@ -166,13 +166,13 @@ def _alone(a):
 
 @inlined
 def _has_room(stream, at, to):
-    """For rounds without a look at where the stream is."""
+    """Whether the next ROUNDS sequences stay within input and output."""
     return (at + ROUNDS_IN <= stream[END]) & (to + ROUNDS_OUT <= stream[LAST])
 
 
 @inlined
 def _sequence(at, to, first):
-    """One, unless it needs care: where the next is and goes. What is damaged needs care, which says so."""
+    """Decodes one sequence and returns the next input and output. NEEDS_CARE for a rare or damaged one."""
     lengths, n = load8(at), 0
     if unlikely(lengths > MOST_MATCH - LEAST_MATCH):
         n = lengths >> 4
@@ -190,7 +190,7 @@ def _sequence(at, to, first):
 
 @compiled
 def _with_care(stream, at, to):
-    """Any sequence, and the last, which has no match."""
+    """Decodes any sequence, with all checks; the last one has no match."""
     end, first, last = stream[END], stream[FIRST], stream[LAST]
     if at >= end:
         return at, to, BAD
@@ -224,7 +224,7 @@ def _with_care(stream, at, to):
 
 @compiled
 def _length(at, end, n):
-    """A length that begins with n, and where what follows it is."""
+    """Reads a length that begins with n. Returns the input behind it, and the length."""
     if n == MORE:
         more = 255
         while more == 255 and at < end:
@@ -235,7 +235,7 @@ def _length(at, end, n):
 
 @compiled
 def _unshuffle(planes, elements):
-    """Puts each element's bytes together: `planes` has all lowest bytes, then all second ones, and so on."""
+    """Joins the bytes of each element: `planes` holds the lowest bytes of all, then the second bytes, and so on."""
     n, word = np.uint64(len(elements)), elements.dtype.type
     if elements.itemsize == 2:
         low, high = planes[:n], planes[n:]

@@ -1,8 +1,8 @@
-"""LZF, as h5py's filter of that name writes it: a chunk is a run of literal bytes and copies of what came before.
+"""LZF, as written by h5py's filter of that name. A chunk is a sequence of literals and matches.
 
-The format is that of liblzf: a control byte below 32 is followed by one byte more than it says; any other holds, from
-its highest bit down, 3 bits of a copy's length less 2 (7: a byte follows, and is added) and 5 bits of its distance
-less 1, of which a last byte holds the lower 8.
+The format is that of liblzf. A control byte c below 32 is followed by c + 1 literal bytes. Any other control byte
+starts a match: its upper 3 bits are the length less 2, where 7 means that a byte follows that is added; its lower 5
+bits, and the next byte, are the distance less 1.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from loadstone.codecs.compiled import compiled
 
 @compiled
 def _decode(packed, out):
-    """Whether `packed` decodes to as many bytes as `out` has."""
+    """Decodes into `out`. Returns whether `packed` decodes to exactly as many bytes."""
     at, n = 0, 0
     while at < len(packed):
         control = np.int64(packed[at])
@@ -35,14 +35,14 @@ def _decode(packed, out):
             at += 1
             if source < 0 or n + length > len(out):
                 return False
-            for i in range(length):  # one by one: it may repeat bytes that it has just written
+            for i in range(length):  # byte by byte, since a match may overlap its own output
                 out[n + i] = out[source + i]
         n += length
     return n == len(out)
 
 
 def decompress(packed: bytes, whole: int) -> np.ndarray:
-    """(whole,) uint8; ValueError where the bytes are damaged, or decode to another length."""
+    """The decoded bytes, uint8 (whole,). ValueError if they are damaged or decode to another length."""
     out = np.empty(whole, np.uint8)
     if not _decode(np.frombuffer(packed, np.uint8), out):
         raise ValueError(f"its {len(packed):,} bytes of LZF do not decode to {whole:,}")

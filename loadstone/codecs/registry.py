@@ -1,7 +1,7 @@
-"""Codecs that decode a chunk without holding the GIL, and how they are called.
+"""The codecs, which decode chunks without holding the GIL.
 
-In the compiled loop DEFLATE is inflate.py's, and LZ4 in Blosc is lz4.py's. Else DEFLATE is libdeflate's, the fastest
-library of those tried (docs/native.md); Blosc and Zstandard are numcodecs', as zarr's own; LZF is lzf.py's.
+The compiled loop decodes DEFLATE with deflate/inflate.py, and LZ4 in Blosc with lz4.py. Outside it DEFLATE is decoded
+by libdeflate, the fastest of the libraries tried (docs/native.md), Blosc and Zstandard by numcodecs, and LZF by lzf.py.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from loadstone.codecs.lzf import decompress as decompress_lzf
 
 FLETCHER32 = numcodecs.fletcher32.Fletcher32()
 PLAIN, DEFLATE, BLOSC = 0, 1, 2
-"""What the compiled loop of kernel.py can decode."""
+"""The codecs of the compiled loop (kernel.py)."""
 
 # How much slower, on one kind of processor: docs/native.md, "What is slower".
 WITHOUT_LOOP = "decoded chunk by chunk through Python, about 2 times slower"
@@ -30,8 +30,8 @@ WITHOUT_SHUFFLE = "decoded without the processor's byte shuffle (SSSE3 or NEON),
 
 
 class Codec(NamedTuple):
-    """dtype: of the elements. decode: the bytes of a chunk, and how many they decode to -> its elements. compiled: one
-    of the above, or None. slow: why chunks take longer than they need, or None."""
+    """dtype: type of the elements. decode(packed, n): the elements of a chunk; raises unless it decodes to n bytes.
+    compiled: PLAIN, DEFLATE, BLOSC, or None if the loop cannot decode it. slow: why it is slow, or None."""
 
     dtype: np.dtype
     decode: Callable[[bytes, int], np.ndarray]
@@ -40,12 +40,12 @@ class Codec(NamedTuple):
 
 
 def plain(dtype: np.dtype, **filters: Any) -> Codec:
-    """Of chunks that are not compressed. filters: see `_codec`."""
+    """For chunks that are not compressed. filters: see `_codec`."""
     return _codec(dtype, lambda packed, whole: packed, PLAIN, **filters)
 
 
 def inflate(dtype: np.dtype, **filters: Any) -> Codec:
-    """Of zlib streams."""
+    """For zlib streams."""
     return _codec(dtype, deflate.zlib_decompress, DEFLATE, **filters)
 
 
@@ -64,9 +64,9 @@ def lzf(dtype: np.dtype, **filters: Any) -> Codec:
 def irregular(
     dtype: np.dtype, n: int, fill: Any, chunk: Callable[[int], np.ndarray | None], why: str
 ) -> tuple[Codec, Callable[[int], np.ndarray]]:
-    """A codec, and what gives it the bytes of each chunk, for an array whose chunks are not all stored alike.
+    """A codec, and a function that returns the bytes of chunk i, for an array whose chunks are stored in several ways.
 
-    n: elements of a chunk. chunk(i): its elements; None for one that was never written, whose elements are `fill`.
+    n: elements per chunk. chunk(i): the elements of chunk i; None if it was never written and so holds `fill`.
     """
 
     def raw(i: int) -> np.ndarray:
@@ -77,7 +77,7 @@ def irregular(
 
 
 def is_compiled(dtype: np.dtype) -> bool:
-    """Whether the compiled loop knows such numbers: native integers, float32 and float64."""
+    """Whether the compiled loop can copy such numbers: native integers, float32 and float64."""
     return dtype.isnative and dtype.kind in "iuf" and dtype != np.float16
 
 
@@ -90,8 +90,8 @@ def _codec(
     shuffled: bool = False,
     summed: bool = False,
 ) -> Codec:
-    """name: of what is not compiled. shuffled: by HDF5's filter, before it was compressed. summed: HDF5's fletcher32
-    follows the compressed bytes."""
+    """name: of a codec that the loop cannot decode. shuffled: HDF5's shuffle filter was applied before compression.
+    summed: HDF5's fletcher32 checksum follows the compressed bytes."""
     slow = None
     if shuffled or summed:
         which = "fletcher32" if summed else "shuffle"
@@ -122,7 +122,7 @@ def _unpack_blosc(packed: bytes, whole: int) -> bytes:
 
 
 def _unpack_zstd(packed: bytes, whole: int) -> bytes:
-    """By the library, which takes as much memory as the frame says: that must be what the array says."""
+    """By the library. It allocates as much memory as the frame claims, so that claim is checked first."""
     said = _zstd_content(packed)
     if said is not None and said != whole:
         raise ValueError(f"its frame says that it holds {said:,} bytes, not {whole:,}")
@@ -130,7 +130,7 @@ def _unpack_zstd(packed: bytes, whole: int) -> bytes:
 
 
 def _zstd_content(packed: bytes) -> int | None:
-    """The size that a Zstandard frame says it decodes to (RFC 8878, 3.1.1.1); None where it says none."""
+    """The decoded size in the header of a Zstandard frame (RFC 8878, 3.1.1.1); None if it has none."""
     if len(packed) < 6:
         raise ValueError("it is too short for a frame of Zstandard")
     flags = packed[4]
@@ -143,7 +143,7 @@ def _zstd_content(packed: bytes) -> int | None:
 
 
 def _unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:
-    """Undoes HDF5's shuffle filter: all first bytes of the elements, then all second bytes, and so on."""
+    """Undoes HDF5's shuffle filter, which stores the first bytes of all elements, then all second bytes, and so on."""
     n = len(raw) // dtype.itemsize
     planes = np.frombuffer(raw, np.uint8, n * dtype.itemsize).reshape(dtype.itemsize, n)
     out = np.empty((n, dtype.itemsize), np.uint8)
@@ -159,10 +159,10 @@ def _transpose(planes, out):
 
 
 def c_function(library: str | None, name: str) -> int:
-    """The address of a C function in a shared library (None: of the C library); 0 where it is not to be had.
+    """The address of a C function in a shared library (None: the C library); 0 if it cannot be found.
 
-    The libraries are wheels' own modules, which need not go on showing what they stand on: without it the same
-    codec is called through Python, chunk by chunk.
+    The shared libraries are extension modules of wheels, and a later wheel may hide the function. The codec is then
+    called through Python, chunk by chunk.
     """
     try:
         return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
@@ -170,14 +170,14 @@ def c_function(library: str | None, name: str) -> int:
         return 0
 
 
-# inflate.py and lz4.py take the lowest byte of a word for the first.
+# inflate.py and lz4.py assume a little-endian processor.
 _decodes = sys.byteorder == "little"
 C_FUNCTIONS = {
     PLAIN: c_function(None, "pread"),
     DEFLATE: _decodes and c_function(deflate._deflate.__file__, "libdeflate_adler32"),
     BLOSC: _decodes and c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
 }
-"""What the compiled loop calls: to read, for a checksum, and for chunks of Blosc that lz4.py does not know."""
+"""C functions for the compiled loop: to read, to compute a checksum, and to decode Blosc chunks that lz4.py cannot."""
 
 MISSING = {PLAIN: "pread", DEFLATE: "libdeflate_adler32", BLOSC: "blosc_decompress_ctx"}
 
@@ -185,7 +185,7 @@ ADVISE = c_function(None, "posix_fadvise")
 
 
 def decoders() -> dict[str, str]:
-    """What decodes each codec here, for a reader: "compiled loop", or why it is slower."""
+    """For each codec, how it is decoded on this machine: "compiled loop", or why it is slower."""
     made = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd, "lzf": lzf}
     found = {name: codec(np.dtype(np.float32)).slow for name, codec in made.items()}
     return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in found.items()}

@@ -1,4 +1,4 @@
-"""Lists of genes and expressions in the Arrow files of a Hugging Face data set."""
+"""Lists of genes and expressions in the Arrow files of a Hugging Face dataset."""
 
 import json
 from pathlib import Path, PurePath
@@ -11,14 +11,13 @@ from loadstone.reading.files import Files, describing, open_regular
 from loadstone.reading.matrix import Part
 from loadstone.reading.validate import NUMBERS
 
-COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # and the kinds of numbers that each may hold
+COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # the kinds of numbers that each may hold
 
 
 def open_parts(folder: Path, files: Files) -> list[Part]:
-    """The files of the data set that was saved in `folder`, in their order; columns "genes" and "expressions".
+    """The files of the dataset saved in `folder`, in their order. It has the columns "genes" and "expressions".
 
-    All files have one schema, which is where a data set that names its genes does so. ValueError where they have not,
-    and for damaged files.
+    ValueError if the files have different schemas, which hold gene names if there are any, or are damaged.
     """
     with describing(folder / "state.json"):
         with open(open_regular(folder / "state.json")) as file:
@@ -42,7 +41,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
 
 
 def _part(path: Path, files: Files) -> tuple[Any, Part]:
-    """The schema, and the rows. Of an Arrow stream only the offsets of its lists are read."""
+    """The schema and the rows of an Arrow stream; only the offsets of its lists are read here."""
     import pyarrow as pa
 
     fd = files.open(path)
@@ -83,7 +82,7 @@ def _part(path: Path, files: Files) -> tuple[Any, Part]:
 
 
 def _type(path: Path, schema, name: str) -> np.dtype:
-    """Of a column's values; ValueError where it does not hold lists of numbers."""
+    """The dtype of a column's values; ValueError if it does not hold lists of numbers."""
     import pyarrow as pa
 
     kind = schema.field(name).type
@@ -98,7 +97,7 @@ def _type(path: Path, schema, name: str) -> np.dtype:
 
 
 def _offsets(path: Path, k: int, name: str, column) -> np.ndarray:
-    """int32 or int64, (rows + 1,): where each list begins in the column's values, and where the last ends."""
+    """Where each list begins in the values of the column, and where the last one ends: int32 or int64 (rows + 1,)."""
     column.validate(full=True)  # of offsets: that they ascend, and lie within the values
     if column.null_count or column.values.null_count:
         raise ValueError(f"{path}, batch {k}: {name} holds nulls")

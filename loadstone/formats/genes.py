@@ -1,4 +1,4 @@
-"""Which genes the columns are: files that are read as one matrix must name the same ones in the same order."""
+"""Gene names: files that are read as one matrix must have the same genes in the same order."""
 
 from collections.abc import Callable, Iterable
 from hashlib import sha256
@@ -8,9 +8,9 @@ import numpy as np
 
 
 def name_column(root: Any, matrix: str) -> Any:
-    """The array of gene names beside a matrix in an open h5ad or zarr file; None where the file names none.
+    """The array of gene names for a matrix in an open h5ad or zarr file; None if the file has none.
 
-    Names may repeat, as in files of 10x Genomics.
+    Names may repeat, as they do in files of 10x Genomics.
     """
     table = "raw/var" if matrix.startswith("raw/") else "var"
     if table not in root:
@@ -27,7 +27,7 @@ def name_column(root: Any, matrix: str) -> Any:
 
 
 def check_count(name: str, column: Any, n_genes: int) -> None:
-    """ValueError where a file names more or fewer genes than its matrix has columns."""
+    """ValueError if the number of gene names is not the number of columns of the matrix."""
     if column is None:
         return
     n = column.shape[0] if hasattr(column, "shape") else len(column)
@@ -36,10 +36,10 @@ def check_count(name: str, column: Any, n_genes: int) -> None:
 
 
 def check_same(files: Iterable[tuple[str, Callable[[], Any]]]) -> None:
-    """ValueError naming two files whose gene names differ, and the first that does.
+    """ValueError if two files have different gene names; names both files and the first difference.
 
-    files: the name of each, and what reads its names (None: it has none). Those of all files but the first are
-    compared by a hash, and read again only where it differs.
+    files: for each, its path and a function that reads its gene names, or returns None if it has none. The names are
+    compared by a hash, and read again only if the hashes differ.
     """
     first = None
     for name, read in files:

@@ -1,7 +1,7 @@
-"""A matrix in h5ad files, unconverted: CSR or dense.
+"""A CSR or dense matrix in h5ad files, without conversion.
 
-HDF5 is asked once where the chunks lie. After that they are read straight from the file and decoded by threads, none
-of which holds the GIL or HDF5's lock for long.
+HDF5 is asked once where the chunks lie. They are then read directly from the file and decoded by threads, which hold
+neither the GIL nor HDF5's lock.
 """
 
 import math
@@ -32,12 +32,12 @@ CODECS = {
     BLOSC: registry.blosc,
     ZSTD: registry.zstd,
 }
-"""By the number of HDF5's filter."""
-MOST_UNWRITTEN = 10_000  # chunks, where it is more than half of them
+"""By HDF5's filter number."""
+MOST_UNWRITTEN = 10_000  # chunks of an array, if more than half of them were never written
 
 
 class Found(NamedTuple):
-    """A file's matrix: an h5py group or data set, "csr" or "dense", and its rows and genes."""
+    """The matrix of a file: its h5py group or dataset, its form ("csr" or "dense"), its numbers of rows and genes."""
 
     path: str
     fd: int
@@ -57,10 +57,12 @@ def open_h5ad(
 ) -> Matrix | Indexed:
     """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
 
-    matrix: "X", "raw/X" or "layers/NAME", in CSR or dense, the same in all files. All files must name the same genes in
-    the same order. Of CSR only indptr is read and checked here. output, threads: see `Matrix`; a dense X has one
-    reading thread. verify: when checksums of chunks are looked at, see `Chunked`. OSError for a file that is cut short
-    or cannot be read, ValueError for files that are damaged, differ or hold CSC, and for wrong arguments.
+    matrix: "X", "raw/X" or "layers/NAME", stored as CSR or dense, in the same form in all files. All files must have
+    the same genes in the same order. Of a CSR matrix only indptr is read here. output, threads: see `Matrix`; a dense
+    matrix is read by one thread. verify: when the checksums of chunks are verified, see `Chunked`.
+
+    Raises OSError for a file that is truncated or unreadable, ValueError for files that are damaged, differ from each
+    other or hold CSC, and for invalid arguments.
     """
     paths = several(paths)
     validate.choice("verify", verify, ("first", "always", "never"))
@@ -145,7 +147,7 @@ def _part(found: Found, files: Files, verify: Verify) -> Part:
 
 
 def _own(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
-    """The data set, if all of it lies in the file that the user named; ValueError for one that leads elsewhere."""
+    """The dataset, if it lies in the file that the user named; ValueError for external, virtual and linked data."""
     if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
         raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
     return dataset
@@ -175,9 +177,9 @@ def _dense(found: Found, files: Files) -> Tiles | ThroughRows:
 def _layout(
     name: str, fd: int, dataset: h5py.Dataset, file_bytes: int
 ) -> tuple[Codec, Table | Callable[[int], np.ndarray]] | str:
-    """How its chunks are coded and where they lie, by rows of chunks; or why only h5py can read them.
+    """The codec of its chunks and where they lie, in row-major order; or the reason why only h5py can read them.
 
-    ValueError for a table of chunks that is damaged.
+    ValueError if the chunk table is damaged.
     """
     if dataset.file.userblock_size:
         return "the file begins with a user block"
@@ -219,7 +221,7 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
 
 
 def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
-    """What undoes the filters, in the order in which they were applied; None where only HDF5 can."""
+    """The codec that undoes these filters, given in the order of application; None if only HDF5 can."""
     shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
     rest = filters[shuffled : len(filters) - summed]
     if len(rest) > 1 or (rest and rest[0] not in CODECS):
@@ -228,9 +230,9 @@ def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
 
 
 def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(byte, bytes, mask of the filters that were left out) of every chunk; 0 bytes: it was never written.
+    """For every chunk, in row-major order: its offset in the file, its size in bytes, and HDF5's filter mask.
 
-    Chunks of two dimensions follow one another by rows.
+    The mask has a bit for each filter that was not applied. A chunk that was never written has size 0.
     """
     grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
     n_chunks, n_written = math.prod(grid), dataset.id.get_num_chunks()

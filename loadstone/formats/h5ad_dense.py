@@ -1,4 +1,4 @@
-"""A dense X in h5ad files."""
+"""A dense matrix in h5ad files."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from loadstone.reading.files import Files
 
 
 class DenseFiles:
-    """The rows of two-dimensional arrays, one after another, as `Indexed` asks for them; close: frees the files."""
+    """The rows of several dense arrays, one array after another. `Indexed` reads from it; `close` closes the files."""
 
     def __init__(self, arrays: "Sequence[Tiles | ThroughRows]", n_genes: int, files: Files) -> None:
         self.arrays, self.n_genes, self.close, self.check = arrays, n_genes, files.close, files.check
@@ -25,7 +25,7 @@ class DenseFiles:
         return int(self.offsets[-1])
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """(len(rows), genes) float32; rows: ascending, none twice. OSError naming file and rows that cannot be read."""
+        """The rows, float32 (len(rows), genes). rows: ascending, none twice. OSError names an unreadable chunk."""
         out = np.empty((len(rows), self.n_genes), np.float32)
         cuts = np.searchsorted(rows, self.offsets)
         for array, offset, first, last in zip(self.arrays, self.offsets, cuts, cuts[1:], strict=False):
@@ -35,10 +35,10 @@ class DenseFiles:
 
 
 class Tiles:
-    """An array whose chunks this process decodes.
+    """An array in chunks, which are decoded here.
 
-    HDF5 does not look at how much a chunk decodes to: of a short one it hands out what the memory behind it holds.
-    shape: (rows, genes). chunks: those of a chunk. where: by rows of chunks, as `Chunked` has it.
+    HDF5 does not check how many bytes a chunk decodes to; behind a short chunk it returns whatever lies in memory.
+    shape: (rows, genes) of the array. chunks: (rows, genes) of a chunk. where: as in `Chunked`, in row-major order.
     """
 
     slow = "slower than CSR, as every gene of a cell is read, by one thread"
@@ -73,7 +73,7 @@ class Tiles:
 
 
 class ThroughRows:
-    """Any other array, through h5py, one range of rows at a time, under a lock of HDF5's own."""
+    """Any other array, read through h5py, one range of rows at a time."""
 
     slow = "read through h5py: slower than CSR, as every gene of a cell is read, by one thread"
 

@@ -1,4 +1,4 @@
-"""Rows of any collection that can be indexed with an array, and the hooks of the scDataset paper."""
+"""Rows of any collection that can be indexed with an array, with the hooks of the scDataset paper."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from loadstone.reading.validate import row_ids
 
 
 class Fetched:
-    """What a fetch brought in, and where in it each row of the delivered order lies."""
+    """The data of a fetch, and the position in it of each row, in delivery order."""
 
     def __init__(self) -> None:
         self.data: Any = None
@@ -20,13 +20,13 @@ class Fetched:
 
 
 class Indexed:
-    """A source over `collection[rows]`, rows ascending; one thread reads.
+    """A source that reads `collection[rows]`, with ascending rows, in one thread.
 
-    The hooks, in the order in which they are called, each with the default it replaces:
-    fetch_callback(collection, rows): collection[rows];
-    fetch_transform(data): nothing is done;
-    batch_callback(data, places): data[places];
-    batch_transform(batch): nothing is done. What it returns is the minibatch's `x`.
+    The hooks, in the order of their calls, with their defaults:
+    fetch_callback(collection, rows): returns collection[rows].
+    fetch_transform(data): returns data.
+    batch_callback(data, places): returns data[places].
+    batch_transform(batch): returns batch; the result is the `x` of the minibatch.
     """
 
     few_are_quick = False
@@ -51,12 +51,12 @@ class Indexed:
         return len(self.collection)
 
     def __getitem__(self, rows: np.ndarray) -> Any:
-        """What the hooks make of the rows of these ids, in this order; IndexError for what is no row's."""
+        """The rows with these ids, in this order, after the hooks. IndexError for an id outside 0 to len - 1."""
         rows = row_ids(rows, len(self))
         return next(self.batches(self.gather(rows).result(), [0, len(rows)]))
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> int:
-        """The size itself: how the collection is stored is not known."""
+        """Returns `block_size` itself: how the collection is stored is not known."""
         return block_size
 
     def gather(self, rows: np.ndarray) -> Gathering:

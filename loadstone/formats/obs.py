@@ -13,9 +13,9 @@ MISSING = -1
 
 
 class Codes(NamedTuple):
-    """codes: int64, (cells,); the place of each cell's value in `values`, or -1 where it has none.
+    """codes: for each cell the index of its value in `values`, or -1 if it has none; int64 (cells,).
 
-    values: texts; all values that the files name, in the order in which they are first named.
+    values: all values of the files, as text, in the order of their first appearance.
     """
 
     codes: np.ndarray
@@ -23,10 +23,10 @@ class Codes(NamedTuple):
 
 
 def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
-    """A column of obs in h5ad files, one file after another, as `open_h5ad` reads their cells.
+    """A column of obs, for the cells of h5ad files in the order in which `open_h5ad` reads them.
 
-    Of a categorical column the values are its categories, of any other one its values as text. ValueError naming the
-    file for one without the column, OSError for one that cannot be read.
+    The values are the categories of a categorical column, or else the distinct values, as text. Raises ValueError for a
+    file without the column, and OSError for a file that cannot be read; both name the file.
     """
     places: dict[str, int] = {}
     parts = []
@@ -46,7 +46,7 @@ def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
 
 
 def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str]]:
-    """(codes, values): codes from -1 to len(values) - 1."""
+    """The codes, -1 to len(values) - 1, and the values."""
     obs = file.get("obs")
     if not isinstance(obs, h5py.Group) or name not in obs:
         columns = sorted(obs) if isinstance(obs, h5py.Group) else []

@@ -13,9 +13,9 @@ FILES = {"ROWPTR": "row_ptr.npy", "COLPTR": "col_ptr.npy", "DATA": "data.npy"}
 
 
 def open_parts(folder: Path, files: Files) -> list[Part]:
-    """The store in `folder`: files of bare numbers, whose types and lengths are in its header.
+    """The store in `folder`: files of plain numbers, with their types and lengths in a header.
 
-    ValueError where header and files differ, where rows have different genes, and for damaged row starts.
+    ValueError if the header and the files disagree, if rows have different genes, or if row starts are damaged.
     """
     from bionemo.scdl.schema.header import SCDLHeader
 
@@ -54,7 +54,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
 
 
 def _check_genes(tables: list[Path]) -> None:
-    """That rows of different tables of genes, of which a store may have several, have the same genes."""
+    """ValueError if the store has several gene tables and they differ."""
     import pyarrow.parquet
 
     first = None

@@ -1,7 +1,7 @@
-"""CSR in an AnnData zarr group, version 2 or 3, sharded or not.
+"""A CSR matrix in an AnnData zarr group, zarr version 2 or 3, sharded or not.
 
-zarr is asked for the array's layout, and a shard for its index of chunks. After that the chunks are read straight
-from the files and decoded by threads.
+zarr is asked for the layout of the arrays, and the index of chunks is read from each shard. The chunks are then read
+directly from the files and decoded by threads.
 """
 
 import os
@@ -25,7 +25,7 @@ NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
 
 
 def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
-    """The matrix X of each of the groups; ValueError where they name different genes, and for damaged ones."""
+    """The matrix X of each group. ValueError if the groups are damaged or have different genes."""
     import zarr
 
     parts, opened, widths = [], [], []
@@ -53,7 +53,7 @@ def _names(path: Path, root: Any) -> np.ndarray | None:
 
 
 def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
-    """The rows, and how many genes they have."""
+    """The rows of a group, and the number of genes."""
     x, name = root["X"], f"{path}/X"
     for key in ("indptr", "data", "indices"):
         if key not in x:
@@ -90,7 +90,7 @@ def _array(folder: Path, array: Any, files: Files) -> Array:
 def _with_gaps(
     array: Any, codec: registry.Codec, where: Any, chunk_files: "ChunkFiles"
 ) -> tuple[registry.Codec, Callable[[int], Any]]:
-    """Of an array some chunks of which were never written: they have the fill value."""
+    """The codec, and what gives the bytes of a chunk, if some chunks were never written and have the fill value."""
     whole = array.chunks[0] * codec.dtype.itemsize
 
     def chunk(i: int) -> np.ndarray | None:
@@ -107,7 +107,7 @@ def _with_gaps(
 
 
 def _codec(array: Any) -> registry.Codec | None:
-    """The codec of its chunks; None for one, or a chain of some, that only zarr knows."""
+    """The codec of its chunks; None for a codec, or a chain of several, that only zarr can decode."""
     compressors = array.compressors
     if array.filters or len(compressors) > 1:
         return None
@@ -121,14 +121,14 @@ def _codec(array: Any) -> registry.Codec | None:
 
 
 def _text(value: Any) -> str:
-    """Of a word, which some versions of zarr give as an Enum."""
+    """The text of a value that some versions of zarr give as an Enum."""
     return str(getattr(value, "value", value))
 
 
 class ChunkFiles:
-    """The files of an array's chunks, or of its shards: each must stay as it was when the array was opened.
+    """The files of an array's chunks, or of its shards, which must not change while the array is open.
 
-    A file may be missing: its elements have the fill value.
+    A missing file stands for the fill value.
     """
 
     def __init__(self, folder: Path, array: Any) -> None:
@@ -148,14 +148,14 @@ class ChunkFiles:
         return status.st_size, status.st_mtime_ns
 
     def read(self, i: int) -> bytes:
-        """The bytes of a file; OSError for one that has changed."""
+        """The content of file i; OSError if it has changed."""
         with open(open_regular(self.path(i)), "rb") as file:
             packed, stamp = file.read(), Stamp.of(file.fileno())
         self._compare(i, (stamp.size, stamp.mtime_ns))
         return packed
 
     def check(self, start: int) -> None:
-        """OSError where the file of this element has changed, has come or is gone."""
+        """OSError if the file that holds this element has changed, appeared or vanished."""
         i = start // self.elements
         self._compare(i, self._stamp(i))
 
@@ -165,7 +165,7 @@ class ChunkFiles:
 
 
 def _within(folder: Path, key: str) -> Path:
-    """The path of a chunk; ValueError for one that leads out of the array's folder."""
+    """The path of a chunk; ValueError if it leads out of the array's folder."""
     if key.startswith("/") or ".." in key.split("/"):
         raise ValueError(f"{folder}: its metadata name a chunk outside of its folder: {key}")
     return folder / key
@@ -204,7 +204,7 @@ def _from_shards(chunk_files: ChunkFiles, array: Any, codec: registry.Codec, fil
 
 
 def _index(path: Path, fd: int, file_bytes: int, per_shard: int, leads: bool) -> np.ndarray:
-    """(per_shard, 2) uint64: the place and size of each chunk; OSError where its checksum does not hold."""
+    """The offset and size of each chunk, uint64 (per_shard, 2); OSError if the checksum of the index is wrong."""
     from google_crc32c import value as crc32c
 
     n = 16 * per_shard

@@ -1,7 +1,7 @@
-"""One-dimensional arrays on disk, read in the pieces that some rows touch.
+"""One-dimensional arrays on disk, of which the pieces that some rows need are read.
 
-A piece is a range of elements that is read at once, with the rows that take part in it. Compressed arrays are read
-by chunks, from each chunk's start to the last element wanted of it; plain ones by runs of rows that lie together.
+A piece is a range of elements that is read at once, together with the rows that overlap it. Of a compressed array a
+piece is a chunk, from its start to the last element needed. Of an uncompressed array it is a run of adjacent rows.
 """
 
 import os
@@ -15,23 +15,23 @@ from loadstone.codecs.compiled import compiled
 from loadstone.codecs.registry import DEFLATE, PLAIN, Codec, plain
 from loadstone.reading.validate import one_line
 
-HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # of a chunk's bytes, beyond the share of its elements that is wanted
-NEAR = 8_192  # elements that are cheaper to read over than to skip
-RUN = 131_072  # elements of a plain array read at a time: they fit a processor's cache
-THROUGH_SLICE = 65_536  # elements read at a time through a library from an array without chunks
+HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # how much more of a chunk is read than its share of needed elements
+NEAR = 8_192  # elements; shorter gaps between rows are read rather than skipped
+RUN = 131_072  # elements of an uncompressed array that are read at once; they fit into a processor's cache
+THROUGH_SLICE = 65_536  # elements that are read at once through a library, if the array has no chunks
 THROUGH_SLOWER = "about 5 times slower"  # docs/native.md, "What is slower"
 
 
 Verify = Literal["first", "always", "never"]
-"""When the checksum of a chunk is looked at, where only its head is wanted: see `Chunked`."""
+"""When the checksum of a chunk is verified if only its head is needed: see `Chunked`."""
 
 
 class Pieces(NamedTuple):
-    """Arrays with one entry a piece: its elements start..stop, and the rows first..last that touch it.
+    """Arrays with one entry per piece: its elements start..stop, and the rows first..last that overlap it.
 
-    Where kernel.py reads them: `size` bytes at `place` of the open file `fd`, and of the `whole` bytes to which they
-    decode the first `wanted`; `mark` is the address of a byte that becomes 1 once a whole chunk's checksum was right.
-    Elsewhere these are empty.
+    The other fields are for the compiled loop, and empty if it does not read the array: `size` bytes at offset `place`
+    of the open file `fd` decode to `whole` bytes, of which the first `wanted` are needed. `mark` is the address of a
+    byte that is set to 1 when the checksum of a whole chunk has been verified.
     """
 
     start: np.ndarray
@@ -47,8 +47,8 @@ class Pieces(NamedTuple):
 
 
 class Array(Protocol):
-    """name: says the file and the array. chunk: elements of a compressed chunk; None where any range costs what it
-    holds. slow: why it is read more slowly than it could be, and how much; None where it is not."""
+    """name: the file and the array, for messages. chunk: elements per compressed chunk; None: there are no chunks.
+    slow: the reason why it is read more slowly than possible, and by how much; None if it is not."""
 
     @property
     def name(self) -> str: ...
@@ -63,14 +63,14 @@ class Array(Protocol):
     def codec(self) -> Codec | None: ...
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
-        """What to read for rows of the elements begin..end, both ascending; rows may repeat."""
+        """The pieces to read for rows of the elements begin..end; both ascending, rows may repeat."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements of the piece from `start` on, at least to `stop`; OSError naming file and place if not."""
+        """The elements of a piece from `start` on, at least to `stop`. OSError names the file and the place."""
 
 
 class Table(NamedTuple):
-    """Where chunks lie: size[i] bytes at place[i] of the open file fds[i // per_file]. All is within the files."""
+    """Where chunks lie: size[i] bytes at offset place[i] of the open file fds[i // per_file], within its bounds."""
 
     fds: np.ndarray
     per_file: int
@@ -82,11 +82,11 @@ class Table(NamedTuple):
 
 
 class Chunked:
-    """Compressed chunks of one size, in a table or each in a file of its own (`packed(i)` gives its bytes).
+    """Compressed chunks of equal size. where: a table, or a function that returns the bytes of chunk i.
 
-    The checksum of DEFLATE is of a whole chunk, and often only the first rows of one are wanted. verify: "first"
-    decodes a chunk whole the first time that any of it is wanted, and later as far as it is wanted; "always" decodes
-    it whole each time; "never" looks at the checksums of those chunks alone that are wanted to their end.
+    The checksum of DEFLATE covers a whole chunk, but often only the first rows of a chunk are needed. verify:
+    "first" decodes a whole chunk the first time that any of it is needed, and later only as far as needed; "always"
+    decodes it whole every time; "never" verifies only chunks that are needed to their end.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Chunked:
         return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole, mark)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements of the chunk that begins at `start`."""
+        """The elements of the chunk that begins with element `start`."""
         i = start // self.chunk
         place = f"chunk {i} (elements {start} to {min(start + self.chunk, self.length)})"
         with reading(self.name, place):
@@ -135,9 +135,9 @@ class Chunked:
 
 
 class Plain:
-    """Uncompressed elements of a file, in one segment or several that no row crosses.
+    """Uncompressed elements in a file, in one or several segments. No row extends over two of them.
 
-    edges: int64 (segments + 1,), the first element of each and the length; places: the byte at which each begins.
+    edges: the first element of each segment, and the length: int64 (segments + 1,). places: the offset of each segment.
     """
 
     chunk = None
@@ -170,8 +170,8 @@ class Plain:
 
 
 class Through:
-    """Any other array, through the library that knows its storage. check: is called after the element has been read
-    with which a chunk begins, and raises where that is no longer what it was."""
+    """Any other array, read through the library of its format. check: called with the first element of each chunk after
+    it was read; raises if the chunk has changed since the array was opened."""
 
     codec = None
 
@@ -195,7 +195,7 @@ class Through:
 
 @contextmanager
 def reading(name: str, place: str) -> Iterator[None]:
-    """Whatever a codec or a library raises becomes an OSError that names the array and the place in it."""
+    """Turns whatever a codec or a library raises into an OSError that names the array and the place in it."""
     try:
         yield
     except Exception as error:
@@ -203,14 +203,14 @@ def reading(name: str, place: str) -> Iterator[None]:
 
 
 def read_whole(array: Array, length: int) -> np.ndarray:
-    """All elements of an array, by its pieces."""
+    """All elements of an array."""
     step = array.chunk or max(length, 1)
     pieces = [array.read(start, min(start + step, length)) for start in range(0, length, step)]
     return np.concatenate(pieces)[:length] if pieces else np.empty(0, np.int64)
 
 
 def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Those of each piece's elements, decoded."""
+    """The size of each piece in bytes, decoded."""
     return (stop - start) * array.codec.dtype.itemsize
 
 

@@ -1,23 +1,23 @@
-"""Buffers that are used again: to get pages fresh from the system costs as much as to fill them."""
+"""Reuse of buffers: getting new pages from the operating system costs as much as filling them."""
 
 import sys
 
 import numpy as np
 
-KEPT = 8  # arrays at most: two each for the fetch that is consumed, the next, and the minibatches still held
-SPARE = 1.125  # times what was asked for, since the next fetch will hold some values more
+KEPT = 8  # arrays at most: two each for the current fetch, the next, and those of minibatches still in use
+SPARE = 1.125  # buffers are larger than requested by this factor, since the next fetch may hold a few more values
 
 
 class Memory:
-    """Arrays whose memory comes back once nobody holds them, nor a view of them. Not thread-safe."""
+    """Arrays whose memory is reused when neither they nor a view of them is referenced. Not thread-safe."""
 
     def __init__(self) -> None:
         self.kept: list[np.ndarray] = []
 
     def empty(self, n: int, dtype: type) -> np.ndarray:
-        """(n,) of any content."""
+        """An array (n,) with arbitrary content."""
         needed = n * np.dtype(dtype).itemsize
-        # A view of numpy's refers to the array that owns the memory, so that the count tells of views too.
+        # A numpy view references the array that owns its memory, so the reference count includes views.
         is_free = [count == UNHELD for count in _references(self.kept)]
         for array, free in zip(self.kept, is_free, strict=True):
             if free and array.nbytes >= needed:

@@ -6,7 +6,7 @@ from loadstone.codecs.compiled import compiled
 
 
 def dense(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: int) -> np.ndarray:
-    """(rows, n_genes) float32; entries of a row that share an index are added up, as scipy does."""
+    """The rows as a dense array, float32 (rows, n_genes). Repeated indices in a row are summed, as in scipy."""
     x = np.empty((len(indptr) - 1, n_genes), np.float32)
     fill(data, indices, indptr, x)
     return x
@@ -14,8 +14,8 @@ def dense(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: in
 
 @compiled
 def fill(data, indices, indptr, x):
-    """The same into `x`, whatever it held."""
+    """Writes the rows into `x`, overwriting its content."""
     for row in range(len(indptr) - 1):
-        x[row] = 0  # a row at a time: it is in the processor's cache when its values come
+        x[row] = 0  # one row at a time, so that it is still in the processor's cache when its values are written
         for k in range(indptr[row], indptr[row + 1]):
             x[row, np.uint32(indices[k])] += data[k]

@@ -1,4 +1,4 @@
-"""The files of a source: open until it is closed, and the same as when they were opened."""
+"""The open files of a source. They must not change while they are open."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from loadstone.reading.validate import one_line
 
 
 class Stamp(NamedTuple):
-    """What changes when a file is written to or replaced."""
+    """Properties of a file that change when it is written to or replaced."""
 
     device: int
     inode: int
@@ -27,9 +27,10 @@ class Stamp(NamedTuple):
 
 
 class Files:
-    """Open files, each with the stamp it had when it was opened.
+    """Open files, each with its stamp at the time of opening.
 
-    What was checked of a file's metadata says nothing of other content, so `check` is called after each fetch.
+    Metadata was verified when a file was opened and holds only as long as the file stays the same. Therefore `check` is
+    called after each fetch.
     """
 
     def __init__(self) -> None:
@@ -40,14 +41,14 @@ class Files:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Closes the files where opening them fails half-way; else they stay open."""
+        """Closes the files if opening them fails; otherwise they stay open."""
         if kind is not None:
             self.close()
 
     def open(self, path: Path | str) -> int:
-        """The descriptor of a file that is read in pieces here and there; OSError for what is no regular file.
+        """Opens a file for reads at random offsets and returns its descriptor. OSError if it is no regular file.
 
-        The system is told so, or it reads on behind every piece: up to megabytes, as some disks are set up.
+        The system is told that access is random. Otherwise it reads ahead at every read, on some disks by megabytes.
         """
         fd = open_regular(path)
         self.stack.callback(os.close, fd)
@@ -57,7 +58,7 @@ class Files:
         return fd
 
     def open_hdf5(self, path: Path | str) -> tuple[int, h5py.File]:
-        """A descriptor and HDF5's view of one and the same file; OSError naming it where it is not HDF5, or cut off."""
+        """A descriptor, and the HDF5 file, of the same file. OSError names a file that is not HDF5 or is truncated."""
         fd = self.open(path)
         try:
             file = self.enter(h5py.File(path, "r"))
@@ -68,15 +69,15 @@ class Files:
         return fd, file
 
     def enter[T](self, context: AbstractContextManager[T]) -> T:
-        """Closes it with the files."""
+        """Enters a context that is left when the files are closed."""
         return self.stack.enter_context(context)
 
     def size(self, fd: int) -> int:
-        """Bytes of an open file, as it was opened."""
+        """The size in bytes that the file had when it was opened."""
         return self.stamps[fd][1].size
 
     def check(self) -> None:
-        """OSError naming a file that was written to, or cut off, since it was opened."""
+        """OSError if a file was written to or truncated since it was opened."""
         for fd, (path, stamp) in self.stamps.items():
             if Stamp.of(fd) != stamp:
                 raise OSError(f"{path} has changed since it was opened; open it again")
@@ -86,7 +87,7 @@ class Files:
 
 
 def open_regular(path: Path | str) -> int:
-    """The descriptor of a file; OSError for a pipe, which would be waited for, a device or a folder."""
+    """The descriptor of a file. OSError for a folder, a device, or a pipe, which would block."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -95,7 +96,7 @@ def open_regular(path: Path | str) -> int:
 
 
 def check_regular(path: Path | str) -> None:
-    """OSError for a file, or anything in a folder, that is none: a library would wait for a pipe for ever."""
+    """OSError if the path, or anything in a folder, is no regular file: a library would wait for a pipe for ever."""
     if not os.path.isdir(path):
         os.close(open_regular(path))
         return
@@ -108,9 +109,9 @@ def check_regular(path: Path | str) -> None:
 
 @contextmanager
 def describing(path: Path | str) -> Iterator[None]:
-    """Turns whatever a library raises of a damaged file into one sentence that names the file.
+    """Turns whatever a library raises for a damaged file into one sentence that names the file.
 
-    Libraries raise any kind of exception for metadata that do not fit together: KeyError, TypeError, MemoryError.
+    Libraries raise all kinds of exceptions for inconsistent metadata: KeyError, TypeError, MemoryError.
     """
     try:
         yield
@@ -124,7 +125,7 @@ def describing(path: Path | str) -> Iterator[None]:
 
 
 def several(paths: Path | str | Sequence[Path | str]) -> list[Path | str]:
-    """The paths given, or the one given; ValueError for none at all."""
+    """The given paths, or a list of the one given path. ValueError for an empty list."""
     if isinstance(paths, (str, os.PathLike)):
         return [paths]
     if not len(paths):

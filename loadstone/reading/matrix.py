@@ -1,4 +1,4 @@
-"""A CSR matrix on disk: any rows of it, gathered by several threads into one buffer."""
+"""A CSR matrix on disk: several threads read any of its rows into one buffer."""
 
 import os
 import sys
@@ -22,14 +22,14 @@ from loadstone.reading.plan import Copies, of_rows, tasks
 from loadstone.reading.validate import choice, count, row_ids
 from loadstone.sampling.orders import aligned
 
-NICENESS = 10  # of the threads that decode: who consumes the minibatches gets the processor first
-PIECES_PER_TASK = 128  # at most: Python is asked for the next task so seldom
-TASKS_PER_THREAD = 4  # at least, where there are pieces enough: threads should end together
-TASKS_AHEAD = 8  # that the disk is told of before they run: more would push each other out of a small page cache
+NICENESS = 10  # of the decoding threads: the thread that consumes minibatches has priority
+PIECES_PER_TASK = 128  # at most; between two tasks a thread needs the GIL
+TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that the threads finish together
+TASKS_AHEAD = 8  # announced to the disk before they run; more would evict each other from a small page cache
 
 
 class Part(NamedTuple):
-    """Some of the matrix's rows, in one file or group: indptr int64 of (rows + 1,)."""
+    """The rows of the matrix in one file or group. indptr: int64 (rows + 1,)."""
 
     indptr: np.ndarray
     data: Array
@@ -37,27 +37,27 @@ class Part(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """CSR arrays of some rows: data float32 and indices int32 of (nnz,), indptr int64 of (rows + 1,)."""
+    """The CSR arrays of some rows: data float32 (nnz,), indices int32 (nnz,), indptr int64 (rows + 1,)."""
 
     data: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
 
     def cut(self, start: int, stop: int) -> "Rows":
-        """Rows start to stop: views, but for an indptr of its own, int32."""
+        """Rows start to stop. data and indices are views; indptr is a new int32 array."""
         indptr = self.indptr[start : stop + 1]
         within = slice(indptr[0], indptr[-1])
         return Rows(self.data[within], self.indices[within], (indptr - indptr[0]).astype(np.int32))
 
 
 class Gathering:
-    """What is being read: `fetched` is whole once all tasks have ended."""
+    """A fetch in progress. `fetched` is complete when all tasks have finished."""
 
     def __init__(self, fetched: Any, tasks: list[Future], check: Callable[[], None]) -> None:
         self.fetched, self.tasks, self.check = fetched, tasks, check
 
     def result(self) -> Any:
-        """Waits for all of it; raises what reading raised, and OSError where a file has changed meanwhile."""
+        """Waits for the fetch. Raises what reading raised, or OSError if a file has changed meanwhile."""
         try:
             for task in self.tasks:
                 task.result()
@@ -68,7 +68,7 @@ class Gathering:
         return self.fetched
 
     def cancel(self) -> None:
-        """Drops what has not begun and waits for the rest."""
+        """Cancels the tasks that have not started, and waits for the others."""
         for task in self.tasks:
             task.cancel()
         for task in self.tasks:
@@ -77,11 +77,11 @@ class Gathering:
 
 
 class Matrix:
-    """The rows of all parts, one after another; holds open files and threads until `close`.
+    """The rows of all parts, one part after another. Keeps files and threads open until `close`.
 
-    output: "csr" gives batches as scipy matrices that are views into the buffer, "dense" as arrays of their own; both
-    float32, (rows, n_genes). threads: that decode; None: one a core. files: what `close` frees.
-    Memory: 8 bytes a row and 17 bytes a chunk.
+    output: "csr" yields minibatches as scipy matrices, views into the buffer; "dense" as arrays of their own. Both are
+    float32 (rows, n_genes). threads: number of decoding threads; None: one per core. files: closed by `close`.
+    Memory: 8 bytes per row and 17 bytes per chunk.
     """
 
     few_are_quick = True
@@ -108,15 +108,15 @@ class Matrix:
         return int(self.offsets[-1])
 
     def __getitem__(self, rows: np.ndarray) -> csr_matrix:
-        """The rows of these ids, in this order; IndexError for what is no row's."""
+        """The rows with these ids, in this order. IndexError for an id outside 0 to len - 1."""
         rows = row_ids(rows, len(self))
         return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> np.ndarray | int:
-        """What `BlockShuffled` takes: blocks as `sampling.aligned` makes them by the chunks of the indices.
+        """Blocks for `BlockShuffled` that follow the chunks of the indices, which take longest to decode.
 
-        The indices take longest to decode. The size itself where no part is chunked. rows: of these ids only,
-        ascending.
+        See `sampling.orders.aligned`. Returns `block_size` itself if no part is chunked. rows: ids of the selected
+        rows, ascending; None: all.
         """
         if all(part.indices.chunk is None for part in self.parts):
             return block_size
@@ -138,7 +138,7 @@ class Matrix:
         return np.concatenate([*starts, cuts[-1:]])
 
     def gather(self, rows: np.ndarray) -> Gathering:
-        """Begins to read the rows of these int64 ids, which may repeat, in this order."""
+        """Starts to read the rows with these int64 ids, in this order. Ids may repeat."""
         by_place = np.argsort(rows)
         ordered = rows[by_place]
         cuts = np.searchsorted(ordered, self.offsets)
@@ -169,13 +169,13 @@ class Matrix:
         return Gathering(found, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
-        """The minibatches of what was gathered, from each of the cuts to the next."""
+        """The minibatches of a fetch, each from one of the cuts to the next."""
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
             yield self._csr(batch) if self.output == "csr" else dense(*batch, self.n_genes)
 
     def _csr(self, batch: Rows) -> csr_matrix:
-        # A tenth of what scipy's constructor takes to see that the arrays fit.
+        # The arrays are known to fit; scipy's constructor takes ten times as long because it checks them.
         x = copy(self.empty(len(batch.indptr) - 1))
         x.data, x.indices, x.indptr = batch
         return x
@@ -186,7 +186,7 @@ class Matrix:
 
 
 def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:
-    """A `Matrix` of what `open_parts` opens; it enters in the files what is to be closed with it."""
+    """A `Matrix` of the parts that `open_parts` returns; what it opens is closed with the matrix."""
     with Files() as files:
         parts = open_parts(files)
         files.check()
@@ -195,7 +195,7 @@ def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **optio
 
 
 def warn_if_slow(parts: Sequence[Part]) -> None:
-    """A warning for each reason why some arrays are read more slowly than they could be, naming the first of them."""
+    """Warns once for each reason why arrays are read more slowly than they could be; names the first such array."""
     reasons: dict[str, list[str]] = {}
     for part in parts:
         for array in (part.data, part.indices):
@@ -207,7 +207,7 @@ def warn_if_slow(parts: Sequence[Part]) -> None:
 
 
 def _give_way() -> None:
-    if sys.platform == "linux":  # elsewhere all threads of a process have one priority
+    if sys.platform == "linux":  # on other systems a thread has no priority of its own
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
@@ -225,5 +225,5 @@ def _copy(work: list[list[Copies]], i: int) -> None:
 
 
 def _cores() -> int:
-    """That this process may run on: fewer than the machine's under an affinity mask."""
+    """Cores this process may run on, which an affinity mask may restrict."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

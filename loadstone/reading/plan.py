@@ -1,4 +1,4 @@
-"""What a fetch copies, and from where: pieces of arrays, put together across files and cut into tasks of equal size."""
+"""The plan of a fetch: which pieces of which arrays are read and copied where, divided into tasks of equal size."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from loadstone.reading.validate import genes
 
 
 class Copies(NamedTuple):
-    """Pieces, `of` which of the arrays each is, and where their rows go: those of the elements begin..end to `target`
-    of `out`. n_genes: what the arrays hold is checked to be 0 to n_genes - 1; -1: they hold other numbers. indptrs: of
-    each array, the element at which each of its rows begins.
+    """Pieces to read, and where to copy their rows.
 
-    The compiled loop reads all of the pieces, or none.
+    of: the array that each piece belongs to. begin, end: the elements of each row; target: their place in `out`.
+    n_genes: the values must be 0 to n_genes - 1; -1: they are not gene indices. indptrs: for each array, the element at
+    which each of its rows begins. The pieces are either all read by the compiled loop, or none is.
     """
 
     arrays: Sequence[Array]
@@ -36,11 +36,11 @@ class Copies(NamedTuple):
         advise(self.pieces.fd, self.pieces.place, self.pieces.size)
 
     def run(self) -> None:
-        """OSError or ValueError naming file and place for a piece that cannot be had, or holds what is no gene."""
+        """Reads and copies. OSError or ValueError, naming file and place, for unreadable pieces and invalid genes."""
         left = self
         codec = self.arrays[self.of[0]].codec
         if codec and len(self.pieces.fd):
-            # Read whole: the head that was read of one was too short, or it is damaged, which this says.
+            # These pieces are read again, whole: the part that was read was too short, or the chunk is damaged.
             left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[3:]))
         for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
             values = self.arrays[i].read(int(start), int(stop))
@@ -64,7 +64,10 @@ def of_rows(
     out: np.ndarray,
     n_genes: int,
 ) -> Iterator[Copies]:
-    """The rows cuts[i] to cuts[i + 1] are arrays[i]'s. What the compiled loop reads in one way is put together."""
+    """The plan for rows of several arrays: rows cuts[i] to cuts[i + 1] lie in arrays[i].
+
+    Pieces that the compiled loop reads in the same way are combined across arrays.
+    """
     found: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
     for i in np.flatnonzero(np.diff(cuts)).tolist():
         mine = slice(cuts[i], cuts[i + 1])
@@ -80,7 +83,7 @@ def of_rows(
 
 
 def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
-    """Cut and put together to `size` pieces each."""
+    """Tasks of `size` pieces each, the last one smaller."""
     task, room = [], size
     for each in copies:
         start = 0

@@ -1,17 +1,17 @@
-"""The pipeline: the next fetch is read while this one is consumed, the first batch of all before its fetch."""
+"""Prefetch: the next fetch is read while the current one is consumed."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-FEW = 16  # batches: where a fetch has no more, its first meets most of its chunks
+FEW = 16  # batches; in a smaller fetch, the first batch needs most of the chunks anyway
 
 
 def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterator[tuple[np.ndarray, Any, Any]]:
-    """(row ids, what came with them, what the source has fetched) of each fetch; the next one is in the making.
+    """For each fetch: its row ids, what came with them, and what the source read. The next fetch is read meanwhile.
 
-    An error is raised where its fetch would have come. Dropped half-way, it leaves no task behind.
+    An error is raised in the place of the fetch that failed. If the iterator is dropped, no task is left running.
     """
     coming = None
     try:
@@ -19,7 +19,7 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
             ready, coming = coming, (rows, told, source.gather(rows))
             if ready:
                 yield *ready[:2], ready[2].result()
-            del ready  # and with it the buffer, before the next is waited for
+            del ready  # releases the buffer before waiting for the next fetch
         if coming:
             yield *coming[:2], coming[2].result()
     finally:
@@ -28,9 +28,9 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
 
 
 def first_batch_alone(fetches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The same (row ids, cuts), but the first in two: its first batch, for which the consumer waits, and the rest.
+    """The same fetches, but the first is divided: its first batch comes alone, since the consumer waits for it.
 
-    The chunks of that batch are decoded once more for the rest. A fetch of FEW batches or fewer stays whole.
+    Chunks of that batch are decoded again for the rest of the fetch. A fetch of at most FEW batches is not divided.
     """
     for k, (rows, cuts) in enumerate(fetches):
         if k == 0 and len(cuts) - 1 > FEW:

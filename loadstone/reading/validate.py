@@ -1,7 +1,7 @@
-"""The trust boundary: what a file says of itself is checked here before a compiled loop relies on it.
+"""The trust boundary: the metadata of a file is validated here before a compiled loop relies on it.
 
-Behind it, loops index memory with row starts, places of chunks and numbers of elements as they are. The gene indices
-themselves are checked where they are copied (`kernel.scatter`). All errors are ValueErrors that name the array.
+Behind this boundary, loops use row starts, chunk offsets and lengths without further checks. Gene indices are validated
+when they are copied (`kernel.scatter`). All errors are ValueErrors that name the array.
 """
 
 from collections.abc import Sequence
@@ -20,25 +20,25 @@ NUMBERS = "iufb"
 
 
 def one_line(error: BaseException) -> str:
-    """What a library says of its error, which may be many lines, as part of a sentence."""
+    """The message of an error, which may have many lines, as part of a sentence."""
     return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """ValueError for an argument that is none of the words there are."""
+    """ValueError for an argument that is none of the choices."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; it can be {' or '.join(map(repr, choices))}")
 
 
 def count(name: str, value: Any) -> int:
-    """A whole number from 1 up; ValueError for anything else."""
+    """The value as an int. ValueError unless it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a whole number from 1 up")
     return int(value)
 
 
 def row_ids(rows: Any, n: int) -> np.ndarray:
-    """int64 ids of rows, (len(rows),); IndexError for one outside 0 to n - 1, or not a whole number."""
+    """Row ids as int64 (len(rows),). IndexError for an id that is outside 0 to n - 1 or not a whole number."""
     ids = np.asarray(rows)
     if ids.ndim != 1:
         raise IndexError(f"row ids must be a list of one dimension, not {ids.ndim}")
@@ -51,7 +51,7 @@ def row_ids(rows: Any, n: int) -> np.ndarray:
 
 
 def shape(name: str, value: Any) -> tuple[int, int]:
-    """(rows, genes), as a matrix's attributes have it."""
+    """(rows, genes) from the shape attribute of a matrix."""
     try:
         rows, genes = (int(n) for n in np.asarray(value).tolist())
     except (TypeError, ValueError) as error:
@@ -64,7 +64,7 @@ def shape(name: str, value: Any) -> tuple[int, int]:
 
 
 def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
-    """The length of an array in a file, of one dimension and of numbers: "i" and "u" whole, "f" floating-point."""
+    """The length of an array. ValueError unless it has one dimension, and numbers of one of these kinds."""
     if not hasattr(array, "dtype") or len(array.shape) != 1:
         raise ValueError(f"{name} is no array of one dimension")
     if array.dtype.kind not in kinds:
@@ -73,13 +73,13 @@ def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
 
 
 def held(name: str, array_bytes: int, stored_bytes: int) -> None:
-    """That so many bytes on disk can hold an array that is to be read whole."""
+    """ValueError if an array that is to be read whole is too large for its bytes on disk."""
     if array_bytes > DEFLATE_RATIO * stored_bytes + HEADER_BYTES:
         raise ValueError(f"{name} is said to hold {array_bytes:,} bytes, but {stored_bytes:,} bytes are stored of it")
 
 
 def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
-    """The three arrays of a CSR matrix of so many rows fit each other, by their lengths and types."""
+    """ValueError unless the lengths and types of the three arrays of a CSR matrix fit each other and the rows."""
     n_data, n_indices = vector(f"{name}/data", data), vector(f"{name}/indices", indices, "iu")
     n_indptr = vector(f"{name}/indptr", indptr, "iu")
     if n_data != n_indices:
@@ -89,7 +89,7 @@ def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
 
 
 def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
-    """indptr as int64: it begins at 0, never falls and ends within the elements."""
+    """indptr as int64. ValueError unless it begins with 0, is monotone and ends within the elements."""
     if not len(indptr):
         raise ValueError(f"{name} is empty; it holds at least one 0")
     if indptr.dtype == np.uint64 and int(indptr.max()) > np.iinfo(np.int64).max:
@@ -110,9 +110,9 @@ def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
 
 @compiled
 def _first_fall(starts):
-    """The first row that ends before it begins, or -1."""
+    """The first row whose end lies before its start, or -1."""
     falls = 0
-    for row in range(len(starts) - 1):  # one pass of vector code; the row is looked for only where there is one
+    for row in range(len(starts) - 1):  # one pass of vector code, which does not search for the row
         falls += starts[row + 1] < starts[row]
     if falls:
         for row in range(len(starts) - 1):
@@ -122,9 +122,9 @@ def _first_fall(starts):
 
 
 def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end: int | np.ndarray) -> None:
-    """Every chunk lies within its file, in no other's bytes, and may decode to `chunk_bytes`.
+    """ValueError unless every chunk lies within its file and may decode to `chunk_bytes`.
 
-    end: bytes of the file, or of each chunk's own.
+    end: size of the file in bytes, or of the file of each chunk.
     """
     most = int(chunk_bytes * INCOMPRESSIBLE) + HEADER_BYTES
     for wrong, why in (
@@ -137,7 +137,7 @@ def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end
 
 
 def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
-    """No two chunks of one file share a byte. tables: of each array its name, and its chunks' places and sizes."""
+    """ValueError if two chunks overlap. tables: each array's name, chunk offsets and chunk sizes."""
     place = np.concatenate([each[1] for each in tables])
     size = np.concatenate([each[2] for each in tables])
     order = np.argsort(place)
@@ -161,10 +161,10 @@ def genes(
     begin: np.ndarray,
     end: np.ndarray,
 ) -> None:
-    """Names the first element of an array that is no gene, 0 to n_genes - 1, with its chunk and its row.
+    """ValueError for the first index outside 0 to n_genes - 1; names its chunk, element and row.
 
-    chunk: elements of one; None: the array has none. indices: of the elements from `start` on. begin, end: the
-    elements of each row that is looked at. indptr: the element at which each row of the file begins.
+    indices: the elements from `start` on. begin, end: the elements of each row that is checked. indptr: the element at
+    which each row of the file begins. chunk: elements per chunk; None: there are no chunks.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:

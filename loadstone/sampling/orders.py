@@ -1,8 +1,9 @@
-"""Which rows, in what order: functions of (seed, epoch, fetch) alone, so that any fetch can be drawn apart.
+"""The order of the rows in an epoch. Each fetch is a function of (seed, epoch, fetch number) and can be drawn alone.
 
-The method is that of the scDataset paper (D'Ascenzo and Cultrera di Montesano 2025): its Algorithm 1 draws blocks
-of consecutive rows without replacement, its Algorithm 2 gathers `fetch_rows` of them at a time and shuffles them
-in memory. An order is over places 0 to n_rows - 1 of the rows chosen: of all of them, or of a subset's.
+The method is from the scDataset paper (D'Ascenzo and Cultrera di Montesano 2025). Algorithm 1 draws blocks of
+consecutive rows without replacement. Algorithm 2 reads `fetch_rows` rows at a time and shuffles them in memory.
+
+An order permutes the positions 0 to n_rows - 1 of the selected rows: all rows, or those of a subset.
 """
 
 from typing import Protocol
@@ -13,10 +14,10 @@ from loadstone.codecs.compiled import compiled
 
 
 class Order(Protocol):
-    """One epoch's rows in the sequence of their delivery, cut into fetches.
+    """The rows of one epoch, in the order in which they are delivered, divided into fetches.
 
-    n_rows: rows of the epoch. fetch(k): int64 ids of its k-th `fetch_rows` rows, as they are delivered; the last
-    fetch may be shorter.
+    n_rows: number of rows in the epoch. fetch(k): int64 ids of the rows of fetch k, in delivery order,
+    (fetch_rows,); the last fetch may be shorter.
     """
 
     n_rows: int
@@ -26,7 +27,7 @@ class Order(Protocol):
 
 
 class Streamed:
-    """The rows as they lie; with `shuffle_buffer` (seed, epoch) each fetch is shuffled within itself."""
+    """The rows in file order. With `shuffle_buffer` (seed, epoch) the rows within each fetch are shuffled."""
 
     def __init__(self, n_rows: int, fetch_rows: int, shuffle_buffer: tuple[int, int] | None = None) -> None:
         self.n_rows, self.fetch_rows, self.shuffle_buffer = n_rows, fetch_rows, shuffle_buffer
@@ -39,17 +40,17 @@ class Streamed:
 
 
 class BlockShuffled:
-    """Every row once, in blocks that are shuffled, and shuffled again within a fetch.
+    """Every row once: the blocks are shuffled, and then the rows within each fetch.
 
-    blocks: the size of all blocks but the last, or int64 (blocks + 1,) the first row of each, ending with n_rows.
-    A block that reaches past the end of a fetch is spread over two. Memory: 4 bytes a block of one size, and
-    20 bytes a block of many.
+    blocks: the size of every block but the last, or the first row of each block, int64 (blocks + 1,), ending with
+    n_rows. A block that reaches past the end of a fetch is split over two fetches. Memory: 4 bytes per block if all
+    blocks have one size, else 20 bytes per block.
     """
 
     def __init__(self, n_rows: int, fetch_rows: int, blocks: int | np.ndarray, seed: int, epoch: int) -> None:
         self.n_rows, self.fetch_rows, self.key = n_rows, fetch_rows, (seed, epoch)
         if not n_rows:
-            blocks = np.zeros(1, np.int64)  # no blocks
+            blocks = np.zeros(1, np.int64)  # there are no blocks
         self.starts = None if isinstance(blocks, int) else blocks
         n_blocks = -(-n_rows // blocks) if isinstance(blocks, int) else len(blocks) - 1
         self.shuffled = np.arange(n_blocks, dtype=np.uint32)
@@ -57,7 +58,7 @@ class BlockShuffled:
         if self.starts is None:
             self.size = blocks
             self.short_by = n_blocks * blocks - n_rows
-            # Where, counted in rows of the shuffled sequence, the short last block ends.
+            # The position in the shuffled sequence at which the short last block ends.
             self.short_end = (int(np.flatnonzero(self.shuffled == n_blocks - 1)[0]) + 1) * blocks - self.short_by
         else:
             self.ends = np.cumsum(np.diff(self.starts)[self.shuffled])
@@ -76,11 +77,11 @@ class BlockShuffled:
 
 
 class BlockWeighted:
-    """Rows drawn with replacement, each as often as its weight says, in blocks that are near each other on disk.
+    """Rows drawn with replacement in proportion to their weights, several from each block so that reads stay local.
 
-    A block is drawn with the weight of all its rows, then as many rows within it, with theirs: a row's expected
-    count is its share of all weights. weights: (n_rows,), not negative. Each fetch is drawn apart; of its last
-    block only what still fits.
+    A block is drawn in proportion to the sum of its weights; then `block_size` rows are drawn within it, in proportion
+    to theirs. The expected count of a row is therefore its share of all weights. weights: (n_rows,), not negative.
+    Fetches are drawn independently; the last block of a fetch is cut to fit.
     """
 
     def __init__(
@@ -88,26 +89,26 @@ class BlockWeighted:
     ) -> None:
         self.n_rows, self.fetch_rows, self.key = n_rows or len(weights), fetch_rows, (seed, epoch)
         self.block_size = block_size
-        self.cumulated = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
+        self.cumulative = np.concatenate([[0.0], np.cumsum(weights, dtype=np.float64)])
 
     def fetch(self, k: int) -> np.ndarray:
         rng = np.random.default_rng([*self.key, k])
-        n, size, last = len(_places(self, k)), self.block_size, len(self.cumulated) - 1
-        block = self._at(rng.random(-(-n // size)) * self.cumulated[-1]) // size
-        low, high = self.cumulated[block * size], self.cumulated[np.minimum((block + 1) * size, last)]
+        n, size, last = len(_places(self, k)), self.block_size, len(self.cumulative) - 1
+        block = self._at(rng.random(-(-n // size)) * self.cumulative[-1]) // size
+        low, high = self.cumulative[block * size], self.cumulative[np.minimum((block + 1) * size, last)]
         within = rng.random((len(block), size))
         rows = self._at(low[:, None] + within * (high - low)[:, None]).ravel()[:n]
         rng.shuffle(rows)
         return rows
 
     def _at(self, weight: np.ndarray) -> np.ndarray:
-        """The rows in which these points of the cumulated weights lie: never one without weight."""
-        below = np.nextafter(self.cumulated[-1], 0)
-        return np.searchsorted(self.cumulated, np.minimum(weight, below), side="right") - 1
+        """The rows at these points of the cumulative weights; never a row of weight 0."""
+        below = np.nextafter(self.cumulative[-1], 0)
+        return np.searchsorted(self.cumulative, np.minimum(weight, below), side="right") - 1
 
 
 class Subset:
-    """An order over the places of some rows, as an order of those rows. rows: int64 ids, ascending."""
+    """Turns an order of positions in a subset into an order of its rows. rows: int64 ids of the subset, ascending."""
 
     def __init__(self, order: Order, rows: np.ndarray) -> None:
         self.order, self.rows = order, rows
@@ -118,18 +119,18 @@ class Subset:
 
 
 def balanced(codes: np.ndarray) -> np.ndarray:
-    """Weights with which every class is drawn as often as any other; codes below 0 are in no class, weight 0."""
+    """Weights that draw every class equally often. Rows with a code below 0 belong to no class and have weight 0."""
     counts = np.bincount(codes[codes >= 0])
     return np.append(1 / np.maximum(counts, 1), 0.0)[np.maximum(codes, -1)]
 
 
 def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
-    """Blocks of at most `block_size` rows that break a storage chunk only where it holds more rows than that.
+    """Blocks of at most `block_size` rows that split a storage chunk only if it holds more rows than that.
 
-    begins: (n,) the element at which each row begins, ascending; chunk: elements of a chunk. Returns int64
-    (blocks + 1,): the first row of each block, and n. Rows belong to the chunk in which they begin. As many whole
-    chunks as fit make a block; a chunk with more rows makes several of equal size. Blocks no larger than asked
-    for mix a buffer no worse than blocks of that size do.
+    begins: the element at which each row begins, ascending, (n,). chunk: elements per chunk. Returns the first row of
+    each block, and n: int64 (blocks + 1,). A row belongs to the chunk in which it begins. A block holds as many whole
+    chunks as fit; a chunk with more rows is divided into blocks of equal size. Since no block is larger than
+    `block_size`, the rows of a fetch are mixed at least as well as with blocks of exactly that size.
     """
     starts = np.empty(_aligned(begins, chunk, block_size, np.empty(0, np.int64)) + 1, np.int64)
     _aligned(begins, chunk, block_size, starts)
@@ -139,13 +140,13 @@ def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
 
 @compiled
 def _aligned(begins, chunk, block_size, starts):
-    """The number of blocks; writes as many of their first rows as there is room for."""
+    """Returns the number of blocks, and writes the first row of each into `starts` as far as it has room."""
     blocks, start, row, n = 0, 0, 0, len(begins)
     while row < n:
         stop = row + 1
         while stop < n and begins[stop] // chunk == begins[row] // chunk:
             stop += 1
-        if stop - start > block_size:  # this chunk does not fit beside those gathered so far
+        if stop - start > block_size:  # this chunk does not fit into the current block
             pieces = -(-(stop - row) // block_size)
             for piece in range(-1 if row > start else 0, pieces - 1):
                 if blocks < len(starts):

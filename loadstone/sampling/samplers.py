@@ -1,4 +1,4 @@
-"""What an epoch is made of: the recipes from which each epoch's order is drawn."""
+"""Samplers: each draws the order of an epoch."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,13 +10,13 @@ from loadstone.sampling.orders import BlockShuffled, BlockWeighted, Order, Strea
 
 
 class Blocks(Protocol):
-    """What a recipe asks of the rows: blocks of some of them (int64 ids, ascending; None: all) by storage chunks."""
+    """Where a sampler gets blocks that follow the storage chunks. rows: int64 ids, ascending; None: all rows."""
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None) -> np.ndarray | int: ...
 
 
 class Sampler(Protocol):
-    """A recipe. `order` is over places 0 to n_rows - 1 of the rows chosen."""
+    """`order` returns an order of the positions 0 to n_rows - 1 of the selected rows."""
 
     def order(
         self, blocks: Blocks, rows: np.ndarray | None, n_rows: int, fetch_rows: int, seed: int, epoch: int
@@ -25,7 +25,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class Streaming:
-    """The rows as they lie. With `shuffle` each fetch is shuffled within itself."""
+    """The rows in file order. With `shuffle` the rows within each fetch are shuffled."""
 
     shuffle: bool = False
 
@@ -35,9 +35,9 @@ class Streaming:
 
 @dataclass(frozen=True)
 class BlockShuffling:
-    """Every row once, in blocks of up to `block_size` consecutive rows; a block of one row is true random access.
+    """Every row once, in shuffled blocks of up to `block_size` consecutive rows. A block size of 1 is random access.
 
-    aligned: blocks break no storage chunk that need not be broken, and so may be some rows shorter.
+    aligned: blocks follow the storage chunks where they can, and may then be shorter than `block_size`.
     """
 
     block_size: int = 16
@@ -54,9 +54,9 @@ class BlockShuffling:
 
 @dataclass(frozen=True, eq=False)
 class BlockWeightedSampling:
-    """`n_drawn` rows (None: as many as there are) with replacement, each in proportion to its weight.
+    """`n_drawn` rows (None: as many as are selected), with replacement, in proportion to their weights.
 
-    weights: one a row of the source, not negative, (rows,).
+    weights: one per row of the source, not negative, (rows,).
     """
 
     weights: np.ndarray
@@ -77,15 +77,15 @@ class BlockWeightedSampling:
     def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
         weights = _of_rows("weights", self.weights, rows, n_rows)
         if not weights.any():
-            raise ValueError("weights of the rows chosen are all zero: none could be drawn")
+            raise ValueError("weights of the selected rows are all zero: none could be drawn")
         return BlockWeighted(weights, fetch_rows, self.block_size, seed, epoch, self.n_drawn)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassBalancedSampling:
-    """The same with weights that draw every class equally often.
+    """Rows with replacement, such that every class is drawn equally often.
 
-    codes: the class of each row of the source as a whole number, (rows,); rows below 0 are never drawn.
+    codes: the class of each row of the source, whole numbers, (rows,). Rows with a code below 0 are never drawn.
     """
 
     codes: np.ndarray
@@ -111,9 +111,9 @@ def _check_drawing(sampler: BlockWeightedSampling | ClassBalancedSampling) -> No
 
 
 def _of_rows(name: str, values: np.ndarray, rows: np.ndarray | None, n_rows: int) -> np.ndarray:
-    """The values of the rows chosen; ValueError where there is not one for each row of the source."""
+    """The values of the selected rows; ValueError unless there is one value per row of the source."""
     values = np.asarray(values)
-    # Of a subset only its last row is known here: the source may have more.
+    # With a subset, only its last row is known here; the source may have more rows.
     needed = n_rows if rows is None else int(rows[-1]) + 1
     if len(values) < needed or (rows is None and len(values) > needed):
         raise ValueError(f"{name} has {len(values):,} entries, but the source has {needed:,} rows")

@@ -1,4 +1,4 @@
-"""Who delivers what: one epoch's order divided among ranks and their worker processes, batch by batch."""
+"""Sharding: the minibatches of an epoch divided among ranks and their worker processes."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -9,17 +9,16 @@ from loadstone.sampling.orders import Order
 
 
 class Share:
-    """One rank's batches of an epoch, or one worker's of them.
+    """The minibatches that one rank, or one of its workers, delivers in an epoch.
 
-    Ranks take whole fetches in turn: rank r of R the fetches r, r + R, ... while R full ones are left. What then is
-    left, fewer than R fetches, is cut into R runs of equal length in the order of delivery, and each run into
-    equally many batches, so that every rank has the same number of batches and no cell comes twice. The cells that
-    do not divide by R, at most R - 1 an epoch, are left out. With one rank all of it comes, and the last batch may
-    be shorter.
+    Ranks take whole fetches in turn: rank r of R takes the fetches r, r + R, ... as long as R full fetches are left.
+    The remaining rows, fewer than R fetches, are divided into R parts of equal length, and each part into the same
+    number of batches. So every rank has the same number of batches, and no cell comes twice. Cells that do not divide
+    by R are left out, at most R - 1 per epoch. With one rank every cell comes, and the last batch may be shorter.
 
-    drop_last leaves out, instead, what does not fill a batch.
+    drop_last: leaves out, instead, the cells that do not fill a batch.
 
-    A worker w of W delivers its rank's fetches w, w + W, ...: batches hold the same cells for any W.
+    Worker w of W delivers the fetches w, w + W, ... of its rank. The batches hold the same cells for any W.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Share:
         if drop_last:
             rest -= rest % batch_size
         n = -(-rest // batch_size)
-        # Alone, a rank's rest is cut as any fetch is. Among several its batches differ in length by a row at most.
+        # With one rank the remainder is cut like any fetch; with several, its batches differ in length by one row.
         self.rest_cuts = (
             np.minimum(np.arange(n + 1) * batch_size, rest) if ranks == 1 else np.arange(n + 1) * rest // max(n, 1)
         )
@@ -54,9 +53,9 @@ class Share:
         return sum(self._batches(k) for k in self._mine())
 
     def fetches(self, skip: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(row ids in the order of delivery, int64; where the batches are cut) of each fetch.
+        """For each fetch: its row ids in delivery order, int64, and the positions at which it is cut into batches.
 
-        skip: batches of this share that were delivered before; of a fetch that had begun only the rest comes.
+        skip: the number of batches of this share to leave out at the start, after a resumption.
         """
         for k in self._mine():
             n = self._batches(k)
@@ -82,9 +81,9 @@ class Share:
 
 
 def turn_of(batches: list[int], delivered: int) -> tuple[list[int], int]:
-    """(batches each worker has given, whose turn it is) once `delivered` have been taken from each worker in turn.
+    """(batches that each worker has delivered, the worker that is next) after `delivered` batches in all.
 
-    batches: how many each worker has in all. This is the order in which torch's DataLoader takes them.
+    batches: the number of batches of each worker. They are taken from the workers in turn, as torch's DataLoader does.
     """
     rounds = bisect_right(range(max(batches) + 1), delivered, key=lambda r: sum(min(n, r) for n in batches)) - 1
     given = [min(n, rounds) for n in batches]

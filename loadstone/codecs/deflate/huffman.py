@@ -1,6 +1,6 @@
-"""The codes of a block of DEFLATE (RFC 1951): read from the stream, and made into tables and books.
+"""The Huffman codes of a DEFLATE block (RFC 1951): reads them from the stream and builds decoding tables and books.
 
-A table says at once what the next bits of a stream are, where that is what they mostly are; a book says it of any.
+A table decodes the next bits of a stream in one lookup, but only short codes. A book decodes any code, with a search.
 """
 
 import numpy as np
@@ -10,24 +10,25 @@ from loadstone.codecs.intrinsics import bits_at, reversed_bits, shifted, store64
 
 INDEX_BITS = 10
 SIZE, MASK = 1 << INDEX_BITS, (1 << INDEX_BITS) - 1
-# Two tables of a slot's codes, one after another: what the next bits are as a literal and, beside it, as a length; and
-# what they are as a distance. An entry's lowest byte is the bits that it takes. The next is the bits of the code alone,
-# without those of a number that follows it; of a literal, the literal, and the highest byte is 1.
+# The two tables of a slot, one after another. The first gives the next bits as a literal and, beside it, as a length;
+# the second as a distance. The lowest byte of an entry is the number of bits that it consumes. The next byte is the
+# number of bits of the code alone, without its extra bits; for a literal it is the literal itself, and the highest
+# byte is 1.
 LITERAL, MATCH, DISTANCE, TABLES = 0, 1, 2 * SIZE, 3 * SIZE
-REVERSED = np.array([int(f"{i:0{INDEX_BITS}b}"[::-1], 2) for i in range(SIZE)])  # a code's first bit is the lowest
-BASE = 16  # the bit at which a length or distance begins, to which the number that follows is added
-NOTHING, NEEDS_CARE = 0, 1  # entries of no code: of another kind of symbol, of a longer code or the end of a block
-LENGTHS_AT_ONCE = 4  # of those that 14 bits hold at most, which are loaded at once
-ROUND_BITS = 56  # of what is loaded at once, which all codes of a round of inflate.py must fit
+REVERSED = np.array([int(f"{i:0{INDEX_BITS}b}"[::-1], 2) for i in range(SIZE)])  # the first bit of a code is the lowest
+BASE = 16  # the bit of an entry at which the base of a length or distance begins; the extra bits are added to it
+NOTHING, NEEDS_CARE = 0, 1  # entries without a code: another kind of symbol; a longer code, or the end of a block
+LENGTHS_AT_ONCE = 4  # code lengths decoded from one load; each takes 14 bits at most
+ROUND_BITS = 56  # valid bits of one load; all codes of a round of inflate.py must fit into them
 
 MAX_CODE, N_LITERALS, END_OF_BLOCK, N_SYMBOLS, N_DISTANCES = 15, 256, 256, 286, 30
-MAX_EXTRA = 5  # bits of the number behind a length's code
-# The most bits between where `read_codes` begins and its last load: the numbers of codes, 19 lengths of three bits, and
-# the lengths of all codes but one, of up to 7 bits each: a repeat takes up to 14, and gives at least three.
+MAX_EXTRA = 5  # extra bits of a length
+# The most bits from the start of `read_codes` to its last load: the numbers of codes, 19 lengths of three bits, and the
+# lengths of all codes but one, of up to 7 bits each. (A repeat takes up to 14 bits, and gives at least three lengths.)
 READ_CODES_BITS = 14 + 19 * 3 + (N_SYMBOLS + N_DISTANCES - 1) * 7
-NEXT_MATCH_BITS = MAX_CODE + MAX_EXTRA  # as many for `next_match`: a length comes before the code of a distance
-# A book of codes. Of each length: the end of the codes up to it, as the first MAX_CODE bits of a stream, and the place
-# of a code's symbol less the code. Then the symbols, in the order of their codes.
+NEXT_MATCH_BITS = MAX_CODE + MAX_EXTRA  # the same for `next_match`: a length precedes the code of a distance
+# The layout of a book. For each code length: the end of the codes up to this length, as the first MAX_CODE bits of a
+# stream, and the position of a code's symbol minus the code. Then the symbols, in the order of their codes.
 LIMIT, DELTA, SYMBOLS, BOOK = 0, MAX_CODE + 1, 2 * (MAX_CODE + 1), 2 * (MAX_CODE + 1) + 288
 LENGTH_BASE = np.array(
     [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258]
@@ -40,12 +41,12 @@ CODE_ORDER = np.array([16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14
 
 
 def _entries(*parts: tuple[np.ndarray | list[int], int]) -> np.ndarray:
-    """Of each symbol: its entry but for the length of its code, and what that is multiplied by and added."""
+    """For each symbol: its entry without the length of its code, and the factor by which that length is added."""
     return np.concatenate([np.stack(np.broadcast_arrays(entry, times), axis=1) for entry, times in parts])
 
 
-NUMBERED = 0x101  # the length of a code goes into both of the lowest bytes
-BESIDE = 1 << 32  # what makes an entry of LITERAL one of MATCH
+NUMBERED = 0x101  # adds the length of a code to both of the lowest bytes
+BESIDE = 1 << 32  # shifts an entry from LITERAL to MATCH
 SYMBOL_ENTRIES = _entries(
     (1 << 24 | np.arange(N_LITERALS) << 8, 1),
     ([NEEDS_CARE * BESIDE], 0),
@@ -58,24 +59,24 @@ CODE_ENTRIES = _entries((np.arange(19) << 8, 1))
 
 @compiled
 def fixed_codes(tables, books):
-    """Makes the tables of the codes that are always the same."""
-    lengths = np.zeros(288 + 32, np.uint8)  # with the codes of no meaning, without which the sets are not complete
+    """Builds the tables of the fixed codes."""
+    lengths = np.zeros(288 + 32, np.uint8)  # with the unused codes, without which the sets are not complete
     lengths[:144], lengths[144:256], lengths[256:280], lengths[280:288], lengths[288:] = 8, 9, 7, 8, 5
     return _make(lengths, 288, tables, books)
 
 
 @compiled
 def read_codes(position, tables, books):
-    """Reads the codes at a position and makes their tables: the position behind them, or -1 if they are damaged.
+    """Reads the codes at a bit position and builds their tables. Returns the position behind them, or -1 if damaged.
 
-    It does not look for the stream's end: READ_CODES_BITS is how far it goes.
+    It does not check for the end of the stream; it reads at most READ_CODES_BITS.
     """
     bits = bits_at(position)
     n_symbols, n_distances, n = 257 + (bits & 31), 1 + (bits >> 5 & 31), 4 + (bits >> 10 & 15)
     if n_symbols > N_SYMBOLS or n_distances > N_DISTANCES:
         return -1
     position += 14
-    # The last repeat may begin one before the end, and is of up to 138 bytes, written in words: 144.
+    # The last repeat may begin one entry before the end, and has up to 138 entries, written in words: 144 bytes.
     lengths = np.zeros(N_SYMBOLS + N_DISTANCES + 144, np.uint8)
     for i in range(n):
         lengths[CODE_ORDER[i]] = bits_at(position) & 7
@@ -116,17 +117,17 @@ def read_codes(position, tables, books):
 
 @compiled
 def _make(lengths, n_symbols, tables, books):
-    """Makes tables and books of the lengths of all codes; False if zlib refuses such sets of codes."""
+    """Builds tables and books from the lengths of all codes. False if zlib refuses such a set of codes."""
     if lengths[END_OF_BLOCK] == 0:
         return False
     if not _fill_book(lengths[:n_symbols], books[0]) or not _fill_book(lengths[n_symbols:], books[1]):
         return False
     for book in books:
-        # An incomplete set may have one code at most, of one bit.
+        # An incomplete set is allowed only if it has at most one code, of one bit.
         if not _is_complete(book) and book[LIMIT + 1] != book[LIMIT + MAX_CODE]:
             return False
     _fill_table(tables[:DISTANCE].view(np.int64), books[0], SYMBOL_ENTRIES, NEEDS_CARE * BESIDE, ROUND_BITS)
-    # What two literals, and a length with 5 bits behind its code, leave.
+    # The bits that two literals, and a length with 5 extra bits, leave of a round.
     most = ROUND_BITS - 3 * INDEX_BITS - 5
     _fill_table(tables[DISTANCE:], books[1], DISTANCE_ENTRIES, NOTHING, most)
     return True
@@ -134,7 +135,7 @@ def _make(lengths, n_symbols, tables, books):
 
 @compiled
 def next_symbol(bits, book):
-    """The next symbol, whatever the length of its code, and the length; the symbol is negative if there is none."""
+    """The next symbol, with a code of any length, and that length. The symbol is negative if there is none."""
     code = shifted(reversed_bits(bits), 64 - MAX_CODE)
     length = 1
     for k in range(LIMIT + 1, LIMIT + MAX_CODE + 1):
@@ -146,7 +147,7 @@ def next_symbol(bits, book):
 
 @compiled
 def next_match(position, symbol, book):
-    """The match whose length is `symbol`, already read: (the position behind it, length, distance), -1 if damaged."""
+    """The rest of a match whose length symbol was read: (position behind it, length, distance); -1 if damaged."""
     symbol -= END_OF_BLOCK + 1
     if symbol < 0 or symbol >= len(LENGTH_BASE):
         return -1, 0, 0
@@ -162,13 +163,13 @@ def next_match(position, symbol, book):
 
 @compiled
 def _is_complete(book):
-    """Whether all bits that can come begin with a code."""
+    """Whether every sequence of bits begins with a code."""
     return book[LIMIT + MAX_CODE] == 1 << MAX_CODE
 
 
 @compiled
 def _fill_book(lengths, book):
-    """Puts symbols in the order of their codes; False if there are more codes than there can be."""
+    """Sorts the symbols by their codes. False if the set is oversubscribed."""
     places = np.zeros(MAX_CODE + 1, np.int64)
     for length in lengths:
         places[length] += 1
@@ -192,7 +193,10 @@ def _fill_book(lengths, book):
 
 @compiled
 def _fill_table(table, book, entries, otherwise, most):
-    """Fills a table by the next INDEX_BITS of a stream; what is longer, or takes more bits than `most`, needs care."""
+    """Fills a table that is indexed by the next INDEX_BITS of a stream.
+
+    Codes that are longer, or consume more than `most` bits, get the entry `otherwise`.
+    """
     table[0] = otherwise
     code, place = 0, SYMBOLS
     for length in range(1, INDEX_BITS + 1):

@@ -1,15 +1,15 @@
-"""Inflates three zlib streams in turn, so that the table look-ups of one hide the latency of the others'.
+"""Inflates three zlib streams alternately, so that the table lookups of one hide the latency of the others.
 
-In compressed indices of genes, matches of three or four bytes and literals follow each other in no order. A branch on
-which of them comes next would often be mispredicted, and a misprediction costs more than decoding the symbol. So there
-is no such branch: a round decodes up to two literals and a match, and a literal that is not there has no bits and no
-bytes. Of a match the first 16 bytes are copied at once, or the first 32 where most are long, as values' are. What a
-round cannot do (codes too long for a table, the end of a block) is done with care, a symbol at a time.
-Any number of a stream's first bytes can be had for their share of its time. Measurements: docs/native.md.
+In compressed gene indices, literals and matches of three or four bytes alternate irregularly. A branch on which of
+them comes next would often be mispredicted, and a misprediction costs more than decoding the symbol. So there is no
+such branch: a round decodes up to two literals and a match, and an absent literal consumes no bits and produces no
+bytes. The first 16 bytes of a match are copied at once, or the first 32 if most matches are long, as in values. What a
+round cannot decode (codes too long for the lookup table, the end of a block) takes a slower path, one symbol at a
+time. Decoding the first n bytes of a stream takes their share of its time. Measurements: docs/native.md.
 
-The format is that of RFC 1950 and 1951. `begin` gives a stream to one of the slots, `rest` leaves a slot without one,
-`run` inflates until one slot is done. Streams and results are addresses; up to IN_SLACK bytes behind a stream are read,
-and up to OUT_SLACK behind a result are written. Checksums are not verified.
+The format is that of RFC 1950 and 1951. `begin` assigns a stream to a slot, `rest` leaves a slot idle, and `run`
+inflates until one slot is done. Streams and results are given as addresses. Up to IN_SLACK bytes behind a stream are
+read, and up to OUT_SLACK bytes behind a result are written. Checksums are not verified here.
 """
 
 from collections.abc import Sequence
@@ -42,8 +42,8 @@ from loadstone.codecs.deflate.huffman import (
 from loadstone.codecs.intrinsics import bits_at, borrowed, load8, repeated, shifted, store8, unlikely
 
 SLOTS = 3
-ROUNDS = 64  # between two looks at where the streams are
-WORD = 8  # bytes of a load, the first of which holds the next bit
+ROUNDS = 64  # between two checks for the ends of streams and results
+WORD = 8  # bytes of a load; the first one holds the next bit
 # The slack: how many bytes are read behind a stream at most, and written behind a result, whatever the stream says.
 # Nothing is touched before them. `run` goes on only if no slot is beyond the end of its stream or of its result. Then
 # come ROUNDS at most; each but the last takes ROUND_BITS at most and gives ROUND_BYTES, two literals and a match.
@@ -64,38 +64,38 @@ IN_SLACK = max(LAST_ROUND, 3 + READ_CODES_BITS) // 8 + WORD
 OUT_SLACK = (ROUNDS - 1) * ROUND_BYTES + 2 + LAST_MATCH
 GOES_ON, DONE, BAD = 0, 1, 2
 
-# Of a slot, in its row of `state`: the bit in memory that is next and the one where the stream ends; where the next
-# byte goes, where the first went and where the last that is wanted ends; whether more than that may come, whether
-# matches are mostly long, and whether the block is the last.
+# Fields of a slot, in its row of `state`: the bit address of the next bit, and of the end of the stream; the addresses
+# of the next byte of output, of its start and of its end as far as it is needed; whether the stream may hold more than
+# that, whether its matches are mostly long, and whether the block is the last.
 POSITION, STOP, OUT, FIRST, LAST, IS_HEAD, IS_WIDE, IS_FINAL, FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
-PACKS_WELL = 4  # times: of streams that shrink to less than that share, the matches are mostly long
+PACKS_WELL = 4  # streams compressed by more than this factor have mostly long matches
 NEVER = np.iinfo(np.int64).max
 
 
 def memory() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `begin` and `run` need: state, codes and books of all slots."""
+    """The working memory of `begin` and `run`: the state, codes and books of all slots."""
     return np.zeros((SLOTS, FIELDS), np.int64), np.zeros(SLOTS * TABLES, np.int32), np.zeros((SLOTS, 2, BOOK), np.int32)
 
 
 @compiled
 def begin(state, codes, books, slot, stream, n, out, wanted, is_head):
-    """Gives a slot the `n` bytes at the address `stream`, to be inflated to `out`; False if they are damaged."""
+    """Assigns to a slot the `n` bytes at the address `stream`, to be inflated to `out`. False if they are damaged."""
     state[slot, POSITION], state[slot, STOP] = 8 * stream + 16, 8 * (stream + n)
     state[slot, FIRST] = state[slot, OUT] = out
     state[slot, LAST], state[slot, IS_HEAD] = out + wanted, is_head
     state[slot, IS_WIDE] = PACKS_WELL * n < wanted
     method, flags = load8(stream), load8(stream + 1)
     if method & 0x8F != 8 or flags & 32 or (256 * method + flags) % 31:
-        return False  # not DEFLATE, a window of more than 32 KiB, a dictionary or a wrong check
+        return False  # not DEFLATE, a window above 32 KiB, a preset dictionary, or a wrong header checksum
     status = _block(state, codes, books, slot)
     if status == DONE:
-        state[slot, IS_HEAD] = True  # nothing is left to do, as where more of a head was inflated than is wanted
+        state[slot, IS_HEAD] = True  # nothing is left to do, as for a head that is complete
     return status != BAD
 
 
 @compiled
 def rest(state, codes, slot, scratch):
-    """Makes a slot do nothing beside the others; it goes on reading 8 bytes and writing one at `scratch`."""
+    """Leaves a slot idle: it keeps reading 8 bytes and writing one byte at `scratch`."""
     state[slot, POSITION], state[slot, OUT], state[slot, FIRST] = 8 * scratch, scratch, scratch
     state[slot, STOP] = state[slot, LAST] = NEVER
     codes[slot * TABLES : (slot + 1) * TABLES] = NOTHING
@@ -103,7 +103,7 @@ def rest(state, codes, slot, scratch):
 
 @compiled
 def run(state, codes, books):
-    """Inflates until one of the slots is DONE or BAD: (slot, which of them)."""
+    """Inflates until one of the slots is DONE or BAD. Returns the slot and which of the two."""
     while True:
         for slot in range(SLOTS):
             over = state[slot, OUT] - state[slot, LAST]
@@ -124,7 +124,7 @@ def run(state, codes, books):
 
 @compiled
 def _rounds(state, codes):
-    """Rounds of all slots: to the first that needs care, which is returned, or until one may be at its end: -1."""
+    """Runs rounds. Returns the first slot that needs the slow path, or -1 when a slot may be at its end."""
     stop0, out0, first0, last0 = state[0, STOP], state[0, OUT], state[0, FIRST], state[0, LAST]
     stop1, out1, first1, last1 = state[1, STOP], state[1, OUT], state[1, FIRST], state[1, LAST]
     stop2, out2, first2, last2 = state[2, STOP], state[2, OUT], state[2, FIRST], state[2, LAST]
@@ -158,7 +158,7 @@ def _rounds(state, codes):
 
 @inlined
 def _literals(codes, tables, at, out):
-    """Up to two literals."""
+    """Decodes up to two literals."""
     bits = bits_at(at)
     literal = np.int64(codes[tables + LITERAL + 2 * (bits & MASK)])
     store8(out, literal >> 8)
@@ -171,7 +171,7 @@ def _literals(codes, tables, at, out):
 
 @inlined
 def _match(codes, tables, at, bits, out, first, wide):
-    """A match, unless what follows is a literal or needs care. wide: 32 bytes of it are copied at once, not 16."""
+    """Decodes a match, unless a literal follows or the slow path is needed. wide: copies 32 bytes at once, not 16."""
     match = np.int64(codes[tables + MATCH + 2 * (bits & MASK)])
     if unlikely(match <= NEEDS_CARE):
         return at, out, match
@@ -196,7 +196,7 @@ def _match(codes, tables, at, bits, out, first, wide):
 
 @compiled
 def _symbol(state, codes, books, slot):
-    """One literal, match or end of a block, whatever it takes."""
+    """The slow path: decodes any one literal, match or end of a block."""
     out, position = state[slot, OUT], state[slot, POSITION]
     symbol, n = next_symbol(bits_at(position), books[slot, 0])
     position += n
@@ -218,11 +218,11 @@ def _symbol(state, codes, books, slot):
 
 @compiled
 def _block(state, codes, books, slot):
-    """Begins the next block of codes, and copies stored ones before it; DONE if all that is wanted is there."""
+    """Copies stored blocks, and prepares the next compressed one. DONE if the output is complete."""
     tables = codes[slot * TABLES : (slot + 1) * TABLES]
     while state[slot, POSITION] <= state[slot, STOP]:
         if state[slot, IS_HEAD] and state[slot, OUT] >= state[slot, LAST]:
-            return DONE  # rounds may give more than is wanted: a stored block would have less room than none
+            return DONE  # rounds may write more than needed; a stored block would have a negative amount of room
         bits = bits_at(state[slot, POSITION])
         state[slot, IS_FINAL], kind = bits & 1, bits >> 1 & 3
         state[slot, POSITION] += 3
@@ -238,7 +238,7 @@ def _block(state, codes, books, slot):
         n, complement = bits & 0xFFFF, bits >> 16 & 0xFFFF
         if n ^ complement != 0xFFFF or (n > room and not state[slot, IS_HEAD]):
             return BAD
-        n = min(n, room)  # not negative: of a whole stream it is n, and a head has room here
+        n = min(n, room)  # not negative: a whole stream has room for n, and a head that needs no more returned above
         stream += 4
         if 8 * (stream + n) > state[slot, STOP]:
             return BAD
@@ -254,7 +254,7 @@ def _block(state, codes, books, slot):
 
 
 class Streams(NamedTuple):
-    """zlib streams in memory, and room for what some of them hold."""
+    """zlib streams in memory, and room for the output of SLOTS of them."""
 
     packed: np.ndarray
     places: np.ndarray
@@ -263,7 +263,7 @@ class Streams(NamedTuple):
 
 
 def hold(streams: Sequence[bytes], wanted: int) -> Streams:
-    """What `inflate_each` takes. wanted: bytes of each."""
+    """The streams for `inflate_each`. wanted: decoded bytes of each."""
     sizes = np.array([len(stream) for stream in streams])
     packed = np.frombuffer(b"".join([*streams, bytes(IN_SLACK)]), np.uint8)
     return Streams(packed, np.cumsum([0, *sizes[:-1]]), sizes, np.empty((SLOTS, wanted + OUT_SLACK), np.uint8))
@@ -271,7 +271,7 @@ def hold(streams: Sequence[bytes], wanted: int) -> Streams:
 
 @compiled
 def inflate_each(streams, state, codes, books, wanted, is_head, results):
-    """Inflates the streams to the rows of `results`, if it has any: the number of one that is damaged, or -1."""
+    """Inflates the streams into the rows of `results`, if it has any. Returns the index of a damaged one, or -1."""
     packed, places, sizes, room = streams
     state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
     held, coming = np.full(SLOTS, -1), 0
