@@ -284,8 +284,8 @@ def _genes(path: Path, names: list[str]) -> Path:
 def test_the_same_genes_or_an_error(tmp_path: Path) -> None:
     a = _genes(tmp_path / "a.h5ad", ["x", "y", "y", "z"])
     for names, message in (
-        (["x", "y", "z", "y"], "gene 2 is 'y' in the one and 'z' in the other"),
-        (["x", "y", "y", "w"], "gene 3 is 'z' in the one and 'w' in the other"),
+        (["x", "y", "z", "y"], "gene 2 is 'y' in the first and 'z' in the second"),
+        (["x", "y", "y", "w"], "gene 3 is 'z' in the first and 'w' in the second"),
     ):
         b = _genes(tmp_path / "b.h5ad", names)
         with pytest.raises(ValueError, match=rf"a.h5ad and .*b.h5ad differ in their genes: {message}"):
@@ -306,5 +306,5 @@ def test_genes_of_raw_are_those_of_raw(tmp_path: Path) -> None:
         part.write_h5ad(tmp_path / f"{i}.h5ad")
         paths.append(tmp_path / f"{i}.h5ad")
     open_h5ad(paths).close()
-    with pytest.raises(ValueError, match=r"gene 0 is 'p' in the one and 'q' in the other"):
+    with pytest.raises(ValueError, match=r"gene 0 is 'p' in the first and 'q' in the second"):
         open_h5ad(paths, matrix="raw/X")

@@ -169,7 +169,7 @@ def test_groups_of_zarr_with_other_genes(tmp_path: Path) -> None:
     paths = [store(tmp_path / f"{name}.zarr", SHARDED) for name in "ab"]
     open_matrix(partial(zarr_group.open_parts, paths), GENES).close()
     store(paths[1], SHARDED, var=[f"g{i}" for i in range(GENES)][::-1])
-    with pytest.raises(ValueError, match=r"gene 0 is 'g0' in the one and 'g49' in the other"):
+    with pytest.raises(ValueError, match=r"gene 0 is 'g0' in the first and 'g49' in the second"):
         open_matrix(partial(zarr_group.open_parts, paths), GENES)
 
 

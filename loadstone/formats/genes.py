@@ -1,7 +1,6 @@
 """Gene names: files that are read as one matrix must have the same genes in the same order."""
 
 from collections.abc import Callable, Iterable
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -38,41 +37,30 @@ def check_count(name: str, column: Any, n_genes: int) -> None:
 def check_same(files: Iterable[tuple[str, Callable[[], Any]]]) -> None:
     """ValueError if two files have different gene names; names both files and the first difference.
 
-    files: for each, its path and a function that reads its gene names, or returns None if it has none. The names are
-    compared by a hash, and read again only if the hashes differ.
+    files: for each, its path and a function that reads its gene names, or returns None if it has none.
     """
-    first = None
-    for name, read in files:
-        digest = _digest(read())
-        if first is None:
-            first = name, read, digest
-        elif digest != first[2]:
-            raise ValueError(_difference(*first[:2], name, read))
+    (first, read), *others = files
+    genes = read()
+    for name, read in others:
+        different = _difference(genes, read())
+        if different:
+            raise ValueError(f"{first} and {name} differ in their genes: {different}")
 
 
-def _texts(names: Any) -> list[bytes] | None:
-    if names is None:
+def _difference(genes_a: Any, genes_b: Any) -> str | None:
+    """The first difference between the names of the genes of two files; None if there is none."""
+    if genes_a is None and genes_b is None:
         return None
-    return [name if isinstance(name, bytes) else str(name).encode() for name in np.asarray(names).tolist()]
-
-
-def _digest(names: Any) -> bytes:
-    texts = _texts(names)
-    if texts is None:
-        return b""
-    digest = sha256(np.array([len(text) for text in texts], np.int64).tobytes())
-    digest.update(b"".join(texts))
-    return digest.digest()
-
-
-def _difference(name_a: str, read_a: Callable[[], Any], name_b: str, read_b: Callable[[], Any]) -> str:
-    genes_a, genes_b = _texts(read_a()), _texts(read_b())
     if genes_a is None or genes_b is None:
-        without = name_a if genes_a is None else name_b
-        return f"{name_a} and {name_b} cannot be read as one matrix: {without} does not name its genes"
-    for i, (a, b) in enumerate(zip(genes_a, genes_b, strict=False)):
+        return f"the {'first' if genes_a is None else 'second'} does not name its genes"
+    if genes_a.shape == genes_b.shape and np.array_equal(genes_a, genes_b):
+        return None
+    texts_a, texts_b = _texts(genes_a), _texts(genes_b)  # one may hold bytes and the other text
+    for i, (a, b) in enumerate(zip(texts_a, texts_b, strict=False)):
         if a != b:
-            one, other = (text.decode(errors="replace") for text in (a, b))
-            what = f"gene {i} is {one!r} in the one and {other!r} in the other"
-            return f"{name_a} and {name_b} differ in their genes: {what}"
-    return f"{name_a} and {name_b} differ in their genes: {len(genes_a):,} and {len(genes_b):,}"
+            return f"gene {i} is {a!r} in the first and {b!r} in the second"
+    return None if len(texts_a) == len(texts_b) else f"{len(texts_a):,} and {len(texts_b):,} genes"
+
+
+def _texts(genes: np.ndarray) -> list[str]:
+    return [gene.decode(errors="replace") if isinstance(gene, bytes) else str(gene) for gene in genes.tolist()]

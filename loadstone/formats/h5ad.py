@@ -5,6 +5,7 @@ neither the GIL nor HDF5's lock.
 """
 
 import math
+from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -136,7 +137,7 @@ def _part(found: Found, files: Files, verify: Verify) -> Part:
     validate.matrix(name, found.rows, indptr, data, indices)
     validate.held(f"{name}/indptr", indptr.size * indptr.dtype.itemsize, indptr.id.get_storage_size())
     size = files.size(found.fd)
-    starts = read_whole(_array(found, indptr, size, verify), len(indptr))
+    starts = read_whole(_array(found, indptr, size, verify), len(indptr), indptr.dtype)
     starts = validate.row_starts(f"{name}/indptr", starts, len(data))
     arrays = [_array(found, array, size, verify) for array in (data, indices)]
     chunked = [array for array in arrays if isinstance(array, Chunked)]
@@ -238,17 +239,17 @@ def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarr
     n_chunks, n_written = math.prod(grid), dataset.id.get_num_chunks()
     if n_chunks > max(MOST_UNWRITTEN, 2 * n_written):
         raise ValueError(f"{name} should have {n_chunks:,} chunks, but only {n_written:,} were written")
-    infos: list[h5py.h5d.StoreInfo] = []
-    dataset.id.chunk_iter(infos.append)
-    first = np.array([info.chunk_offset for info in infos], np.uint64).reshape(-1, len(grid))
-    mask, place, size = (np.array([info[k] for info in infos], np.uint64) for k in (1, 2, 3))
+    numbers = array("Q")  # no objects, of which the garbage collector would have to keep track
+    dataset.id.chunk_iter(lambda info: numbers.extend(info.chunk_offset + info[1:]))
+    infos = np.frombuffer(numbers, np.uint64).reshape(-1, len(grid) + 3)
+    first, (mask, place, size) = infos[:, : len(grid)], infos[:, len(grid) :].T
     k, beside = np.divmod(first, np.array(dataset.chunks, np.uint64))
     strange = (beside != 0).any(axis=1) | (k >= np.array(grid, np.uint64)).any(axis=1) | (place | size >= 2**62)
     if strange.any():
         where = ", ".join(map(str, first[np.argmax(strange)]))
         raise ValueError(f"{name}: its table of chunks is damaged (a chunk at {where})")
     i = np.ravel_multi_index(tuple(k.T.astype(np.int64)), grid)
-    if len(np.unique(i)) != len(i):
+    if len(i) and np.bincount(i, minlength=n_chunks).max() > 1:
         raise ValueError(f"{name}: its table of chunks is damaged (a chunk is there twice)")
     table = np.zeros((3, n_chunks), np.int64)
     table[:, i] = place, np.maximum(size, 1), mask

@@ -202,11 +202,13 @@ def reading(name: str, place: str) -> Iterator[None]:
         raise OSError(f"{name}, {place}, cannot be read: {one_line(error)}") from error
 
 
-def read_whole(array: Array, length: int) -> np.ndarray:
+def read_whole(array: Array, length: int, dtype: np.dtype) -> np.ndarray:
     """All elements of an array."""
-    step = array.chunk or max(length, 1)
-    pieces = [array.read(start, min(start + step, length)) for start in range(0, length, step)]
-    return np.concatenate(pieces)[:length] if pieces else np.empty(0, np.int64)
+    step, values = array.chunk or max(length, 1), np.empty(length, dtype)
+    for start in range(0, length, step):
+        stop = min(start + step, length)
+        values[start:stop] = array.read(start, stop)[: stop - start]
+    return values
 
 
 def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:

@@ -11,6 +11,8 @@ import h5py
 
 from loadstone.reading.validate import one_line
 
+METADATA_CACHE = 2**20  # bytes, of HDF5's cache of metadata per file
+
 
 class Stamp(NamedTuple):
     """Properties of a file that change when it is written to or replaced."""
@@ -64,6 +66,9 @@ class Files:
             file = self.enter(h5py.File(path, "r"))
         except OSError as error:
             raise OSError(f"{path} cannot be read as HDF5: {one_line(error)}") from error
+        cache = file.id.get_mdc_config()
+        cache.initial_size = cache.min_size = cache.max_size = METADATA_CACHE  # otherwise it keeps all gene names
+        file.id.set_mdc_config(cache)
         if Stamp.of(file.id.get_vfd_handle()) != self.stamps[fd][1]:
             raise OSError(f"{path} was replaced while it was opened; open it again")
         return fd, file
