@@ -10,6 +10,7 @@
 # make ceiling   measures what the disk, decoding and copying allow with no loader at all
 # make status    tells what the results hold
 # make doctor    tells which loaders import, and what this machine allows
+# make help      prints this list
 
 DATASET ?= tahoe-mini
 BASE ?= origin/main
@@ -30,8 +31,11 @@ flag = $(if $($(1)),--$(2) $($(1)))
 # Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check
+.PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check help
 .DEFAULT_GOAL := bench
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
 
 setup: $(STAMP) .venv/.compiled $(apart:%=.venvs/%/.setup)
 	@:

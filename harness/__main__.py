@@ -10,7 +10,7 @@ from rich.table import Table
 
 import loaders
 from harness import catalogue, host, results
-from harness.bench import RESULTS, bench, load, prepare_only, prepare_stores
+from harness.bench import DEFAULT_DATASET, RESULTS, bench, load, prepare_only, prepare_stores
 from harness.ceiling import FILE, described, have_ceilings, measure
 from harness.display import console
 from harness.errors import UserError, unknown
@@ -58,8 +58,8 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(required=True, metavar="VERB")
     data = argparse.ArgumentParser(add_help=False)
     data.add_argument(
-        "--dataset", default="tahoe-mini", metavar="D",
-        help=f"{', '.join(catalogue.entries())}, or any h5ad file, folder of them or quoted glob (default: tahoe-mini)",
+        "--dataset", default=DEFAULT_DATASET, metavar="D",
+        help=f"{', '.join(catalogue.entries())}, or an h5ad file, folder of them or quoted glob (default: %(default)s)",
     )  # fmt: skip
     data.add_argument(
         "--labels", type=_names, metavar="A,B",
@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=laws)
 
     verb = verbs.add_parser("prepare", help="generate, download or convert a data set, and measure nothing")
-    verb.add_argument("dataset", nargs="?", default="tahoe-mini", metavar="D", help="as for bench")
+    verb.add_argument("dataset", nargs="?", default=DEFAULT_DATASET, metavar="D", help="as for bench")
     verb.add_argument("--project", metavar="P", help="the Google Cloud project to bill for a download that is charged")
     verb.set_defaults(run=prepare_only, labels=None)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # What takes a second to import is imported where it is used, so that a mistake on the command line is told at once.
 
 RESULTS = Path("results")
+DEFAULT_DATASET = "tahoe-mini"
 TEXTS = ("loader", "order", "output", "settings")  # columns that are not numbers
 
 

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from harness import catalogue, laws, results, runs, train
-from harness.bench import load, publish, show_lines
+from harness import catalogue, host, laws, results, runs, train
+from harness.bench import DEFAULT_DATASET, RESULTS, load, publish, show_lines
 from harness.condition import datasets, expand, grid_names
 from harness.dataset import Dataset
 from harness.display import console
@@ -14,16 +14,24 @@ from harness.errors import UserError
 def figures(options: argparse.Namespace) -> None:
     """Draws the tables and figures of every grid in a results folder again, judges the papers' claims by its records,
     and measures nothing."""
+    folders = _to_read(options.results)
+    # The committed records are of large data sets, too, which would have to be made first.
+    only = options.datasets or (None if folders == [options.results] else [DEFAULT_DATASET])
+    for folder in folders:
+        _draw(folder, only)
+
+
+def _draw(folder: Path, only: list[str] | None) -> None:
+    """only: the data sets whose grids are drawn; None: all."""
     from analysis import claims
 
-    results.existing(options.results)
     out = console()
     sets: dict[str, Dataset] = {}
     written: list[Path] = []
     for name in grid_names():
-        measured = results.read(options.results / f"{name}.jsonl")
+        measured = results.read(folder / f"{name}.jsonl")
         made = [spec for spec in dict.fromkeys(m.condition.dataset for m in measured) if spec in catalogue.entries()]
-        if not made or not set(made) <= set(options.datasets or made):
+        if not made or not set(made) <= set(only or made):
             continue
         for spec in made:
             sets[spec] = sets.get(spec) or load(spec, None, out)
@@ -33,23 +41,30 @@ def figures(options: argparse.Namespace) -> None:
                 raise UserError(f"The records of {name} are of other files than {spec} is made of on this machine.")
         for group in groups:
             grids = [expand(name, spec) for spec in group]
-            written += publish(grids, [sets[spec] for spec in group], options.results, out)
+            written += publish(grids, [sets[spec] for spec in group], folder, out)
     for file, kind, drawn in ((runs.FILE, runs.Run, train.publish), (laws.FILE, laws.Cost, laws.publish)):
-        for spec in dict.fromkeys(record.dataset for record in results.read(options.results / file, kind)):
-            if spec in catalogue.entries() and spec in (options.datasets or [spec]):
+        for spec in dict.fromkeys(record.dataset for record in results.read(folder / file, kind)):
+            if spec in catalogue.entries() and spec in (only or [spec]):
                 sets[spec] = sets.get(spec) or load(spec, None, out)
-                written += drawn(sets[spec], options.results)
+                written += drawn(sets[spec], folder)
     if not written:
-        raise UserError(f"{options.results} holds no records of a data set of datasets.toml.")
-    written += claims.write(options.results)
+        raise UserError(f"{folder} holds no records of a data set of datasets.toml.")
+    written += claims.write(folder)
     out.print("\nWritten:", *(f"  {path}" for path in written), sep="\n", highlight=False)
+
+
+def _to_read(folder: Path) -> list[Path]:
+    """The folder, or the committed ones in place of this machine's own if it has none yet."""
+    committed = sorted(RESULTS.glob("reference-*")) if folder == RESULTS / host.machine() else []
+    return committed if committed and not folder.is_dir() else [results.existing(folder)]
 
 
 def report(options: argparse.Namespace) -> None:
     """Writes one page of everything that lies in a results folder."""
     from analysis import report
 
-    console().print("\nWritten:", f"  {report.write(results.existing(options.results))}", sep="\n", highlight=False)
+    for folder in _to_read(options.results):
+        console().print("\nWritten:", f"  {report.write(folder)}", sep="\n", highlight=False)
 
 
 def advise(options: argparse.Namespace) -> None:
