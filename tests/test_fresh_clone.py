@@ -20,7 +20,7 @@ def report(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_the_committed_records_are_drawn_where_this_machine_has_none(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     told = report(tmp_path)
-    assert (told.returncode, told.stderr[:32]) == (2, "error: There is no results folder")
+    assert (told.returncode, told.stderr[:33]) == (2, "error: There is no results folder")
     shutil.copytree(ROOT / "results" / COMMITTED, tmp_path / "results" / COMMITTED)
     told = report(tmp_path)
     assert told.returncode == 0, told.stderr
