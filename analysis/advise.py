@@ -68,18 +68,24 @@ def lines(chosen: pd.DataFrame, labels: Sequence[str]) -> list[dict[str, str]]:
     return told
 
 
-def code(condition: Condition, dataset: str) -> str:
-    """Python that reads minibatches so."""
-    said = condition.to_dict()
+def code(condition: Condition, dataset: Dataset, named: str, path: Path) -> str:
+    """Python that reads minibatches so: by the library's own API where the adapter knows it, else through the adapter.
+
+    named: the data set as the command names it. path: the loader's store of it.
+    """
+    own = getattr(loaders.get(condition.loader), "code", None)
+    if own is not None:
+        return own(dataset, path, condition)
+    values = condition.to_dict()
     kept = ("order", "batch_size", "workers", "cores", "output")
-    shown = [f"{name}={said[name]!r}" for name in kept if said[name] is not None]
+    shown = [f"{name}={values[name]!r}" for name in kept if values[name] is not None]
     return f"""import loaders
 from harness.catalogue import load
 from harness.condition import Condition
 from harness.prepare import store_path
 
 name = {condition.loader!r}
-dataset = load({dataset!r})
+dataset = load({named!r})
 condition = Condition(
     dataset=dataset.name, loader=name, {", ".join(shown)},
     knobs={condition.knobs!r},

@@ -9,6 +9,7 @@ from harness.condition import datasets, expand, grid_names
 from harness.dataset import Dataset
 from harness.display import console
 from harness.errors import UserError
+from harness.prepare import store_path
 
 
 def figures(options: argparse.Namespace) -> None:
@@ -92,4 +93,5 @@ def advise(options: argparse.Namespace) -> None:
         raise UserError(f"None of {len(found)} settings measured is within {options.within:g} bits of random.")
     show_lines(advise.lines(chosen, dataset.label_names), out)
     fastest = chosen.loc[chosen["cells_per_s"].idxmax(), "condition"]
-    out.print(f"\n{advise.code(fastest, options.dataset)}", highlight=False, markup=False)
+    program = advise.code(fastest, dataset, options.dataset, store_path(dataset, fastest.loader))
+    out.print(f"\n{program}", highlight=False, markup=False)

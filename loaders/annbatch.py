@@ -63,6 +63,29 @@ class AnnBatch:
             raise Incompatible(f"its buffer of {fetch_rows} rows is not a multiple of the batch size")
         return cls(path, condition, knobs, rows)
 
+    @classmethod
+    def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
+        """See `Loader.code`."""
+        knobs = cls.knobs | dict(condition.knobs)
+        sampler = "RandomSampler" if condition.order == "random" else "SequentialSampler"
+        arguments = ", ".join(f"{name}={value}" for name, value in knobs.items())
+        x = 'batch["X"].toarray()' if condition.output == "dense" else 'batch["X"]'
+        return f"""import anndata as ad
+import zarr
+from annbatch import DatasetCollection, Loader
+from annbatch.samplers import RandomSampler, SequentialSampler
+
+zarr.config.set({{"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}})
+# The store was written once: DatasetCollection(store).add_adatas(paths, shuffle={cls.shuffled_store})
+store = {str(path / COLLECTION)!r}
+loader = Loader(batch_sampler={sampler}({arguments}, batch_size={condition.batch_size}), preload_to_gpu=False)
+for group in DatasetCollection(store, mode="r"):
+    loader.add_dataset(ad.io.sparse_dataset(group["X"]), ad.io.read_elem(group["obs"]))
+for epoch in range(10):
+    for batch in loader:
+        {x}, batch["obs"]  # (cells, genes), and the columns of obs that the store holds
+"""
+
     def __init__(self, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
         import anndata as ad
         import pandas as pd

@@ -60,6 +60,29 @@ class Native:
         self.fetch_rows = self.loader.fetch_rows
 
     @classmethod
+    def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
+        """See `Loader.code`."""
+        knobs = cls.knobs | dict(condition.knobs)
+        sampler = "Streaming()"
+        if condition.order != "stream":
+            sampler = f"BlockShuffling({knobs['block_size']}, aligned={knobs['aligned']})"
+        return f"""from loadstone import BlockLoader, BlockShuffling, Streaming, obs_codes, open_h5ad
+
+paths = {[str(path) for path in dataset.paths]}
+labels = {{name: obs_codes(paths, name).codes for name in {list(dataset.label_names)}}}
+loader = BlockLoader(
+    open_h5ad(paths, output={condition.output!r}),
+    sampler={sampler},
+    batch_size={condition.batch_size},
+    fetch_factor={knobs["fetch_factor"]},
+    labels=labels,
+)
+for epoch in range(10):
+    for batch in loader:
+        batch.x, batch.rows, batch.labels  # (cells, genes), the ids of the cells, and the codes of their labels
+"""
+
+    @classmethod
     def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
         """See `Loader.ceiling`."""
         source = cls.source(dataset, path, "csr")
@@ -86,6 +109,7 @@ class NativeOver(Native):
     """The same over a store of CSR in parts."""
 
     parts: ClassVar[Callable[[Path, Files], list[Part]]]
+    code = None  # these stores have no opener in the public API
 
     @classmethod
     def source(cls, dataset: Dataset, path: Path, output: str) -> Source:

@@ -94,6 +94,13 @@ class Loader(Protocol):
         Optional: of loaders that can decode their store, and copy its cells, with nothing else done.
         """
 
+    @classmethod
+    def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
+        """A program for a user: the library's own API with the settings of the condition, no harness, and labels.
+
+        Optional; it reads minibatches in a loop called `for epoch in range(10)`.
+        """
+
     def epoch(self, index: int) -> Iterator[Batch]:
         """One pass over the cells, in an order that is a function of (condition.seed, index).
 

@@ -36,6 +36,32 @@ class ScDataset:
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "ScDataset":
         return cls(dataset, condition, rows)
 
+    @classmethod
+    def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
+        """See `Loader.code`."""
+        knobs = cls.knobs | dict(condition.knobs)
+        strategy = "Streaming()" if condition.order == "stream" else f"BlockShuffling(block_size={knobs['block_size']})"
+        convert = "adata.X.toarray()" if condition.output == "dense" else "adata.X"
+        return f"""import anndata as ad
+from anndata.experimental import AnnCollection
+from scdataset import BlockShuffling, Streaming, scDataset
+from torch.utils.data import DataLoader
+
+paths = {[str(path) for path in dataset.paths]}
+collection = AnnCollection([ad.read_h5ad(path, backed="r") for path in paths])
+dataset = scDataset(
+    collection,
+    {strategy},
+    batch_size={condition.batch_size},
+    fetch_factor={knobs["fetch_factor"]},
+    fetch_transform=lambda view: view.to_adata(),
+    batch_transform=lambda adata: ({convert}, adata.obs[{list(dataset.label_names)}]),
+)
+for epoch in range(10):
+    for x, obs in DataLoader(dataset, batch_size=None, num_workers={condition.workers}):
+        x, obs  # (cells, genes), and their labels
+"""
+
     def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
         import anndata as ad
         from anndata.experimental import AnnCollection
