@@ -107,8 +107,8 @@ class BlockLoader:
         self.epoch_index, self.delivered = index, delivered
         shares = self._shares(index)
         given, turn = turn_of([len(share) for share in shares], delivered)
-        mine = (self.worker + turn) % len(shares)  # the first worker delivers the next batch
-        fetches = shares[mine].fetches(given[mine])
+        share = (self.worker + turn) % len(shares)  # the first worker delivers the next batch
+        fetches = shares[share].fetches(given[share])
         if self.source.few_are_quick and not self.begun:  # whoever starts a program waits for its first minibatch
             fetches = first_batch_alone(fetches)
         self.begun = True

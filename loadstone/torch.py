@@ -35,9 +35,9 @@ class BlockDataset(IterableDataset):
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         worker = get_worker_info()
-        ours = {} if worker is None else {"worker": worker.id, "workers": worker.num_workers}
+        worker_share = {} if worker is None else {"worker": worker.id, "workers": worker.num_workers}
         epoch, delivered = self.position.tolist()
-        loader = self._loader(**ours)
+        loader = self._loader(**worker_share)
         try:
             for batch in loader.epoch(epoch, delivered):
                 if worker is None:
@@ -75,8 +75,8 @@ class BlockDataset(IterableDataset):
             )
         self.position[:] = torch.tensor([state["epoch"], state["delivered"]])
 
-    def _loader(self, **ours: Any) -> BlockLoader:
-        return BlockLoader(self.open_source(), **self.arguments, **ours)
+    def _loader(self, **worker_share: Any) -> BlockLoader:
+        return BlockLoader(self.open_source(), **self.arguments, **worker_share)
 
     def _tensor(self, x: Any) -> torch.Tensor:
         if self.dense:

@@ -19,7 +19,7 @@ LONGEST_MATCH = 258  # bytes: what does not fit any more is not written
 PATH = deflate._deflate.__file__
 WHOLE, HEAD = c_function(PATH, "libdeflate_zlib_decompress"), c_function(PATH, "libdeflate_deflate_decompress")
 
-_own = threading.local()
+_thread = threading.local()
 _kernel_copies = kernel.copy_pieces
 
 
@@ -27,14 +27,14 @@ def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.nd
     """`kernel.copy_pieces`, by the libraries."""
     if codec == PLAIN:
         return _kernel_copies(codec, dtype, pieces, begin, end, target, out, n_genes)
-    if not hasattr(_own, "decompressor"):
+    if not hasattr(_thread, "decompressor"):
         allocate = ctypes.CDLL(PATH).libdeflate_alloc_decompressor
         allocate.restype = ctypes.c_void_p
-        _own.decompressor = allocate()
+        _thread.decompressor = allocate()
     packed = kernel.scratch("packed", 2, int(pieces.size.max()))
     raw = kernel.scratch("raw", 2, int(pieces.wanted.max()) + LONGEST_MATCH)
     failed = np.zeros(len(pieces.start), bool)
-    functions = C_FUNCTIONS[PLAIN], WHOLE, HEAD, C_FUNCTIONS[BLOSC], _own.decompressor
+    functions = C_FUNCTIONS[PLAIN], WHOLE, HEAD, C_FUNCTIONS[BLOSC], _thread.decompressor
     like = np.empty(0, dtype)
     _copy(codec == DEFLATE, functions, pieces, begin, end, target, packed, raw, like, out, n_genes, failed)
     return np.flatnonzero(failed)

@@ -63,10 +63,10 @@ class _Cache(caching.FunctionCache):
     _impl_class = _Implementation
 
     def load_overload(self, *arguments: Any) -> Any:
-        found = super().load_overload(*arguments)
-        if found is None:
+        overload = super().load_overload(*arguments)
+        if overload is None:
             _say_once()
-        return found
+        return overload
 
 
 @cache

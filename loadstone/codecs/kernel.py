@@ -18,7 +18,7 @@ from loadstone.codecs.registry import ADVISE, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
-_own = threading.local()
+_thread = threading.local()
 
 
 def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
@@ -40,18 +40,18 @@ def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.nd
 
 
 def scratch(name: str, rows: int, n: int) -> np.ndarray:
-    found = getattr(_own, name, None)
-    if found is None or found.shape[1] < n:
-        found = np.empty((rows, -(-n // 64) * 64), np.uint8)
-        setattr(_own, name, found)
-    return found
+    memory = getattr(_thread, name, None)
+    if memory is None or memory.shape[1] < n:
+        memory = np.empty((rows, -(-n // 64) * 64), np.uint8)
+        setattr(_thread, name, memory)
+    return memory
 
 
 def _inflating() -> tuple[np.ndarray, ...]:
     """The working memory of inflate.py, one per thread."""
-    if not hasattr(_own, "inflating"):
-        _own.inflating = inflate.memory()
-    return _own.inflating
+    if not hasattr(_thread, "inflating"):
+        _thread.inflating = inflate.memory()
+    return _thread.inflating
 
 
 def advise(fds, places, sizes) -> None:
@@ -164,8 +164,8 @@ def _copy_inflated(
         i = held[slot]
         held[slot] = -1
         if status == inflate.DONE and wanted[i] == whole[i]:
-            found = call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), wanted[i])) & 0xFFFFFFFF
-            status = inflate.DONE if found == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
+            checksum = call(adler32, (np.int64(1), np.int64(raw[slot].ctypes.data), wanted[i])) & 0xFFFFFFFF
+            status = inflate.DONE if checksum == _big_endian(packed[slot], sizes[i] - CHECKSUM_BYTES) else inflate.BAD
         failed[i] = status == inflate.BAD
         if not failed[i]:
             if wanted[i] == whole[i]:
@@ -176,8 +176,8 @@ def _copy_inflated(
 @compiled
 def scatter_piece(pieces, i, raw, like, begin, end, target, out, n_genes):
     values = raw[: pieces.wanted[i] // like.itemsize * like.itemsize].view(like.dtype)
-    mine = slice(pieces.first[i], pieces.last[i])
-    return scatter(values, pieces.start[i], begin[mine], end[mine], target[mine], out, n_genes)
+    rows = slice(pieces.first[i], pieces.last[i])
+    return scatter(values, pieces.start[i], begin[rows], end[rows], target[rows], out, n_genes)
 
 
 @compiled

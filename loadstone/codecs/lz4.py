@@ -95,13 +95,13 @@ def decode(chunk, size, out, planes):
         return BAD
     if is_shuffled:
         for begin in range(0, wanted, block):
-            mine = slice(begin, min(begin + block, wanted))
+            part = slice(begin, min(begin + block, wanted))
             if width == 2:
-                _unshuffle(planes[mine], out[mine].view(np.uint16))
+                _unshuffle(planes[part], out[part].view(np.uint16))
             elif width == 4:
-                _unshuffle(planes[mine], out[mine].view(np.uint32))
+                _unshuffle(planes[part], out[part].view(np.uint32))
             else:
-                _unshuffle(planes[mine], out[mine].view(np.uint64))
+                _unshuffle(planes[part], out[part].view(np.uint64))
     return DONE
 
 

@@ -123,9 +123,9 @@ def _unpack_blosc(packed: bytes, whole: int) -> bytes:
 
 def _unpack_zstd(packed: bytes, whole: int) -> bytes:
     """By the library. It allocates as much memory as the frame claims, so that claim is checked first."""
-    said = _zstd_content(packed)
-    if said is not None and said != whole:
-        raise ValueError(f"its frame says that it holds {said:,} bytes, not {whole:,}")
+    claimed = _zstd_content(packed)
+    if claimed is not None and claimed != whole:
+        raise ValueError(f"its frame claims to hold {claimed:,} bytes, not {whole:,}")
     return numcodecs.zstd.decompress(packed)
 
 
@@ -186,6 +186,6 @@ ADVISE = c_function(None, "posix_fadvise")
 
 def decoders() -> dict[str, str]:
     """For each codec, how it is decoded on this machine: "compiled loop", or why it is slower."""
-    made = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd, "lzf": lzf}
-    found = {name: codec(np.dtype(np.float32)).slow for name, codec in made.items()}
-    return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in found.items()}
+    makers = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd, "lzf": lzf}
+    reasons = {name: codec(np.dtype(np.float32)).slow for name, codec in makers.items()}
+    return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in reasons.items()}

@@ -35,7 +35,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
             schema, part = _part(path, files)
             first = first or (path, schema)
             if not schema.equals(first[1], check_metadata=True):
-                raise ValueError(f"{first[0]} and {path} differ in their columns, or what is said of them")
+                raise ValueError(f"{first[0]} and {path} differ in their columns or in the metadata of these")
             parts.append(part)
     return parts
 

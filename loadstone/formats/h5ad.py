@@ -37,7 +37,7 @@ CODECS = {
 MOST_UNWRITTEN = 10_000  # chunks of an array, if more than half of them were never written
 
 
-class Found(NamedTuple):
+class StoredMatrix(NamedTuple):
     """The matrix of a file: its h5py group or dataset, its form ("csr" or "dense"), its numbers of rows and genes."""
 
     path: str
@@ -69,34 +69,34 @@ def open_h5ad(
     validate.choice("verify", verify, ("first", "always", "never"))
     validate.choice("output", output, ("csr", "dense"))
     with Files() as files:
-        found = [_find(path, matrix, files) for path in paths]
-        form, n_genes = found[0].form, found[0].n_genes
-        for each in found:
-            if (each.form, each.n_genes) != (form, n_genes):
+        matrices = [_open(path, matrix, files) for path in paths]
+        form, n_genes = matrices[0].form, matrices[0].n_genes
+        for stored in matrices:
+            if (stored.form, stored.n_genes) != (form, n_genes):
                 raise ValueError(
-                    f"{found[0].path} and {each.path} differ in form or number of genes: "
-                    f"{form} with {n_genes:,} and {each.form} with {each.n_genes:,}"
+                    f"{matrices[0].path} and {stored.path} differ in form or number of genes: "
+                    f"{form} with {n_genes:,} and {stored.form} with {stored.n_genes:,}"
                 )
-        if len({each.x.id for each in found}) > 1:
-            genes.check_same((each.path, partial(_names, each, matrix)) for each in found)
+        if len({stored.x.id for stored in matrices}) > 1:
+            genes.check_same((stored.path, partial(_names, stored, matrix)) for stored in matrices)
         if form == "csr":
             parts = []
-            for each in found:
-                with describing(each.path):
-                    parts.append(_part(each, files, verify))
+            for stored in matrices:
+                with describing(stored.path):
+                    parts.append(_part(stored, files, verify))
             files.check()
             warn_if_slow(parts)
             return Matrix(parts, n_genes, output=output, threads=threads, files=files)
         arrays = []
-        for each in found:
-            with describing(each.path):
-                arrays.append(_dense(each, files))
+        for stored in matrices:
+            with describing(stored.path):
+                arrays.append(_dense(stored, files))
         source = DenseFiles(arrays, n_genes, files)
         files.check()
         return Indexed(source, batch_transform=csr_matrix if output == "csr" else None)
 
 
-def _find(path: Path | str, matrix: str, files: Files) -> Found:
+def _open(path: Path | str, matrix: str, files: Files) -> StoredMatrix:
     fd, file = files.open_hdf5(path)
     with describing(path):
         if matrix not in file:
@@ -105,41 +105,41 @@ def _find(path: Path | str, matrix: str, files: Files) -> Found:
             raise ValueError(f"{path} has no matrix {matrix!r}; it has: {', '.join(others) or 'none'}")
         x, name = file[matrix], f"{path}: /{matrix}"
         if isinstance(x, h5py.Dataset):
-            _own(str(path), x)
+            _in_this_file(str(path), x)
             rows, n_genes = validate.shape(name, x.shape)
             if x.dtype.kind not in "iufb":
                 raise ValueError(f"{name} holds {x.dtype}, not numbers")
             validate.held(name, x.size * x.dtype.itemsize, x.id.get_storage_size())
-            found = Found(str(path), fd, x, "dense", rows, n_genes)
+            stored = StoredMatrix(str(path), fd, x, "dense", rows, n_genes)
         else:
             kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format"))
             kind = kind.decode() if isinstance(kind, bytes) else str(kind)
             if "csr" not in kind:
-                raise ValueError(f"{name} is {kind[: validate.MOST_SAID]}; rows are read from CSR or dense")
+                raise ValueError(f"{name} is {kind[: validate.MOST_CHARACTERS]}; rows are read from CSR or dense")
             shape = x.attrs.get("shape", x.attrs.get("h5sparse_shape"))
-            found = Found(str(path), fd, x, "csr", *validate.shape(name, shape))
-        genes.check_count(str(path), genes.name_column(file, matrix), found.n_genes)
-    return found
+            stored = StoredMatrix(str(path), fd, x, "csr", *validate.shape(name, shape))
+        genes.check_count(str(path), genes.name_column(file, matrix), stored.n_genes)
+    return stored
 
 
-def _names(found: Found, matrix: str) -> np.ndarray | None:
-    with describing(found.path):
-        column = genes.name_column(found.x.file, matrix)
+def _names(stored: StoredMatrix, matrix: str) -> np.ndarray | None:
+    with describing(stored.path):
+        column = genes.name_column(stored.x.file, matrix)
         return None if column is None else column[:]
 
 
-def _part(found: Found, files: Files, verify: Verify) -> Part:
-    name = f"{found.path}: {found.x.name}"
+def _part(stored: StoredMatrix, files: Files, verify: Verify) -> Part:
+    name = f"{stored.path}: {stored.x.name}"
     for key in ("indptr", "data", "indices"):
-        if key not in found.x:
+        if key not in stored.x:
             raise ValueError(f"{name} is no CSR matrix: it has no {key}")
-    indptr, data, indices = (_own(found.path, found.x[key]) for key in ("indptr", "data", "indices"))
-    validate.matrix(name, found.rows, indptr, data, indices)
+    indptr, data, indices = (_in_this_file(stored.path, stored.x[key]) for key in ("indptr", "data", "indices"))
+    validate.matrix(name, stored.rows, indptr, data, indices)
     validate.held(f"{name}/indptr", indptr.size * indptr.dtype.itemsize, indptr.id.get_storage_size())
-    size = files.size(found.fd)
-    starts = read_whole(_array(found, indptr, size, verify), len(indptr), indptr.dtype)
+    size = files.size(stored.fd)
+    starts = read_whole(_array(stored, indptr, size, verify), len(indptr), indptr.dtype)
     starts = validate.row_starts(f"{name}/indptr", starts, len(data))
-    arrays = [_array(found, array, size, verify) for array in (data, indices)]
+    arrays = [_array(stored, array, size, verify) for array in (data, indices)]
     chunked = [array for array in arrays if isinstance(array, Chunked)]
     tables = [(array.name, array.table.place, array.table.size) for array in chunked if array.table]
     if tables:
@@ -147,27 +147,27 @@ def _part(found: Found, files: Files, verify: Verify) -> Part:
     return Part(starts, *arrays)
 
 
-def _own(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
+def _in_this_file(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
     """The dataset, if it lies in the file that the user named; ValueError for external, virtual and linked data."""
     if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
         raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
     return dataset
 
 
-def _array(found: Found, dataset: h5py.Dataset, file_bytes: int, verify: Verify) -> Array:
-    name, length = f"{found.path}: {dataset.name}", len(dataset)
+def _array(stored: StoredMatrix, dataset: h5py.Dataset, file_bytes: int, verify: Verify) -> Array:
+    name, length = f"{stored.path}: {dataset.name}", len(dataset)
     place = dataset.id.get_offset()
     if not dataset.chunks and place is not None and not dataset.file.userblock_size:
-        return Plain(name, found.fd, dataset.dtype, np.array([0, length]), np.array([place]))
-    layout = _layout(name, found.fd, dataset, file_bytes)
+        return Plain(name, stored.fd, dataset.dtype, np.array([0, length]), np.array([place]))
+    layout = _layout(name, stored.fd, dataset, file_bytes)
     if isinstance(layout, str):
         return Through(name, dataset, layout)
     return Chunked(name, length, dataset.chunks[0], *layout, verify)
 
 
-def _dense(found: Found, files: Files) -> Tiles | ThroughRows:
-    name, dataset = f"{found.path}: {found.x.name}", found.x
-    layout = _layout(name, found.fd, dataset, files.size(found.fd))
+def _dense(stored: StoredMatrix, files: Files) -> Tiles | ThroughRows:
+    name, dataset = f"{stored.path}: {stored.x.name}", stored.x
+    layout = _layout(name, stored.fd, dataset, files.size(stored.fd))
     if isinstance(layout, str):
         return ThroughRows(name, dataset)
     if isinstance(layout[1], Table):

@@ -40,8 +40,8 @@ def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
                 files.close()
         for value in values:
             places.setdefault(value, len(places))
-        own = np.array([places[value] for value in values] + [MISSING], np.int64)
-        parts.append(own[codes])  # -1 is the last
+        indices = np.array([places[value] for value in values] + [MISSING], np.int64)
+        parts.append(indices[codes])  # -1 is the last
     return Codes(np.concatenate(parts), list(places))
 
 
@@ -63,10 +63,10 @@ def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str
     if isinstance(column, h5py.Group) and "mask" in column:
         texts[column["mask"][:].astype(bool)] = None
     is_given = texts != None  # noqa: E711 - each of them
-    found, inverse = np.unique(texts[is_given].astype(str), return_inverse=True)
+    distinct, inverse = np.unique(texts[is_given].astype(str), return_inverse=True)
     codes = np.full(len(texts), MISSING, np.int64)
     codes[is_given] = inverse
-    return codes, found.tolist()
+    return codes, distinct.tolist()
 
 
 def _texts(element: Any) -> list[str]:

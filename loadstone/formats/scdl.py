@@ -36,7 +36,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
         path, expected = folder / file, lengths[name] * types[name].itemsize
         kinds = validate.NUMBERS if name == "DATA" else "iu"
         if types[name].kind not in kinds:
-            raise ValueError(f"{path} is said to hold {types[name]}")
+            raise ValueError(f"{path} should hold {types[name]}")
         fds[name] = files.open(path)
         if files.size(fds[name]) != expected:
             raise ValueError(

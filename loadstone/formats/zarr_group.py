@@ -60,7 +60,7 @@ def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
             raise ValueError(f"{name} is no CSR matrix: it has no {key}")
     kind = str(x.attrs.get("encoding-type"))
     if "csr" not in kind:
-        raise ValueError(f"{name} is {kind[: validate.MOST_SAID]}; rows are read from CSR")
+        raise ValueError(f"{name} is {kind[: validate.MOST_CHARACTERS]}; rows are read from CSR")
     rows, n_genes = validate.shape(name, x.attrs.get("shape"))
     validate.matrix(name, rows, x["indptr"], x["data"], x["indices"])
     stored = x["indptr"].nbytes_stored()

@@ -151,13 +151,13 @@ class Matrix:
         indptr[1:][by_place] = end - begin
         np.cumsum(indptr, out=indptr)
         target = indptr[by_place]
-        found = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
+        fetched = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
         indptrs = [part.indptr for part in self.parts]
         copies = [
             copied
             for arrays, out, n_genes in (
-                ([part.indices for part in self.parts], found.indices, self.n_genes),
-                ([part.data for part in self.parts], found.data, -1),
+                ([part.indices for part in self.parts], fetched.indices, self.n_genes),
+                ([part.data for part in self.parts], fetched.data, -1),
             )
             for copied in of_rows(arrays, indptrs, cuts, begin, end, target, out, n_genes)
         ]
@@ -166,7 +166,7 @@ class Matrix:
         work = list(tasks(copies, size))
         for task in work[:TASKS_AHEAD]:
             _advise(task)
-        return Gathering(found, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
+        return Gathering(fetched, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """The minibatches of a fetch, each from one of the cuts to the next."""

@@ -44,14 +44,14 @@ class Copies(NamedTuple):
             left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[3:]))
         for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
             values = self.arrays[i].read(int(start), int(stop))
-            mine = slice(first, last)
-            begin, end = self.begin[mine], self.end[mine]
+            rows = slice(first, last)
+            begin, end = self.begin[rows], self.end[rows]
             if self.n_genes >= 0:
                 array = self.arrays[i]
                 genes(array.name, array.chunk, self.indptrs[i], values, self.n_genes, int(start), begin, end)
             if not is_compiled(values.dtype):
                 values = values.astype(self.out.dtype)
-            scatter(values, start, begin, end, self.target[mine], self.out, -1)
+            scatter(values, start, begin, end, self.target[rows], self.out, -1)
 
 
 def of_rows(
@@ -68,16 +68,16 @@ def of_rows(
 
     Pieces that the compiled loop reads in the same way are combined across arrays.
     """
-    found: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
+    groups: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
     for i in np.flatnonzero(np.diff(cuts)).tolist():
-        mine = slice(cuts[i], cuts[i + 1])
-        pieces = arrays[i].pieces(begin[mine], end[mine])
+        rows = slice(cuts[i], cuts[i + 1])
+        pieces = arrays[i].pieces(begin[rows], end[rows])
         pieces = pieces._replace(first=pieces.first + cuts[i], last=pieces.last + cuts[i])
         codec = arrays[i].codec
         way = (codec.compiled, codec.dtype) if codec and len(pieces.fd) else i
-        found.setdefault(way, []).append((np.full(len(pieces.start), i), pieces))
-    for alike in found.values():
-        of, pieces = zip(*alike, strict=True)
+        groups.setdefault(way, []).append((np.full(len(pieces.start), i), pieces))
+    for group in groups.values():
+        of, pieces = zip(*group, strict=True)
         together = Pieces(*(np.concatenate(fields) for fields in zip(*pieces, strict=True)))
         yield Copies(arrays, indptrs, np.concatenate(of), together, begin, end, target, out, n_genes)
 

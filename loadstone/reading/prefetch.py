@@ -15,8 +15,8 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
     """
     coming = None
     try:
-        for rows, told in fetches:
-            ready, coming = coming, (rows, told, source.gather(rows))
+        for rows, extra in fetches:
+            ready, coming = coming, (rows, extra, source.gather(rows))
             if ready:
                 yield *ready[:2], ready[2].result()
             del ready  # releases the buffer before waiting for the next fetch

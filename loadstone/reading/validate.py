@@ -15,13 +15,13 @@ MOST_GENES = 2**31 - 1  # minibatches hold genes as int32
 DEFLATE_RATIO = 1_040  # DEFLATE makes at most 1,032 bytes of one; a header and a checksum come on top
 INCOMPRESSIBLE = 1.05  # a codec makes what it cannot compress longer by less than that, and a header
 HEADER_BYTES = 4_096
-MOST_SAID = 300  # characters
+MOST_CHARACTERS = 300  # characters
 NUMBERS = "iufb"
 
 
 def one_line(error: BaseException) -> str:
     """The message of an error, which may have many lines, as part of a sentence."""
-    return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+    return " ".join(str(error).split())[:MOST_CHARACTERS] or type(error).__name__
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
 def held(name: str, array_bytes: int, stored_bytes: int) -> None:
     """ValueError if an array that is to be read whole is too large for its bytes on disk."""
     if array_bytes > DEFLATE_RATIO * stored_bytes + HEADER_BYTES:
-        raise ValueError(f"{name} is said to hold {array_bytes:,} bytes, but {stored_bytes:,} bytes are stored of it")
+        raise ValueError(f"{name} should hold {array_bytes:,} bytes, but only {stored_bytes:,} bytes are stored")
 
 
 def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
@@ -133,7 +133,7 @@ def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end
     ):
         if wrong.any():
             i = int(np.flatnonzero(wrong)[0])
-            raise ValueError(f"{name}, chunk {i}, is said to be {size[i]} bytes at byte {place[i]}: {why}")
+            raise ValueError(f"{name}, chunk {i}, should be {size[i]} bytes at offset {place[i]}: {why}")
 
 
 def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
