@@ -1,13 +1,13 @@
-"""What each of the ways in which this loader is fast is worth: switched off alone, and compared with all of them on.
+"""Ablation of our loader: what each part of it is worth, when it alone is switched off.
 
     python -m harness.experiments.ablation tahoe-mini
 
-On files in the page cache, so of decoding and not of the disk, but for what is of the disk: that is measured on files
-that are not in it, up to 60,000 cells. Each way is measured on and off in turn, three times.
+Files are in the page cache, so this is about decoding and not about the disk; what concerns the disk is measured from a
+cold cache, up to 60,000 cells. Each part is measured off and on in turn, three times.
 
-Then what looking at checksums costs, in the first epoch and later. Then our own decoders against the libraries: in the
-same compiled loop with the same checks, the whole loader; and for chunks in memory, the files' and the same values
-packed as annbatch packs them.
+Then the cost of verifying checksums, in the first epoch and later. Then our decoders against the libraries': in the
+whole loader, with the same compiled loop and the same checks; and for chunks in memory, those of the files, and the
+same values compressed as annbatch does.
 """
 
 import sys
@@ -37,7 +37,7 @@ from loadstone.codecs import kernel, registry
 from loadstone.reading import arrays, matrix, plan
 from loadstone.reading.plan import Copies
 
-TIMING = Timing(warmup_s=3, measure_s=3)  # the first epoch takes as long, and looks at all checksums
+TIMING = Timing(warmup_s=3, measure_s=3)  # the warm-up covers the first epoch, which verifies all checksums
 REPEATS = 3
 LIBRARY_REPEATS = 5
 SETTINGS = (16, 64), (512, 256)
@@ -45,11 +45,11 @@ SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True, "output": "csr
 
 CHUNKS = 200  # in memory
 ZARR_CHUNK = 90_847  # elements, of annbatch's store of tahoe-mini
-COLD_CELLS = 60_000  # fewer than there are: the window ends before it meets cells that have been read
+COLD_CELLS = 60_000  # fewer than the set has, so that no cell of the window has been read before
 
 
 class Fresh:
-    """Memory that is not used again."""
+    """Memory that is never reused."""
 
     def empty(self, n: int, dtype: type) -> np.ndarray:
         return np.empty(n, dtype)
@@ -69,14 +69,14 @@ def _add(data, indices, indptr, x):
 
 
 def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
-    """Tasks of which each takes an equal share of all arrays, so that it reads both of the same rows."""
+    """Tasks with an equal share of all arrays, so that a task reads the indices and the values of the same rows."""
     n = -(-sum(len(each.of) for each in copies) // size)
     for k in range(n):
         yield [each.cut(slice(len(each.of) * k // n, len(each.of) * (k + 1) // n)) for each in copies]
 
 
-class Way(NamedTuple):
-    """How one is switched off: what is patched, how blocks and checksums are without it; and where it is measured."""
+class Part(NamedTuple):
+    """How a part is switched off: what is patched, the options without it, and the setting in which it is measured."""
 
     patched: dict[tuple[Any, str], Any]
     aligned: bool = True
@@ -85,29 +85,29 @@ class Way(NamedTuple):
     setting: dict[str, Any] = SETTING
 
 
-WAYS = {
-    "blocks that follow the chunks": Way({}, aligned=False),
-    "only the head of a chunk whose tail is not wanted": Way({}, verify="always"),
-    "a compiled loop over chunks": Way({(registry, "C_FUNCTIONS"): {}}),
-    "tasks of 128 chunks, not of 8": Way({(matrix, "PIECES_PER_TASK"): 8}),
-    "indices and then values, not both in one task": Way({(matrix, "tasks"): _both}),
-    "buffers used again": Way({(matrix, "Memory"): Fresh}),
-    "buffers used again, blocks of 512, fetches of 16,384 cells": Way(
+PARTS = {
+    "blocks that follow the chunks": Part({}, aligned=False),
+    "reading only the head of a chunk if its tail is not needed": Part({}, verify="always"),
+    "a compiled loop over chunks": Part({(registry, "C_FUNCTIONS"): {}}),
+    "tasks of 128 chunks, not of 8": Part({(matrix, "PIECES_PER_TASK"): 8}),
+    "indices and then values, not both in one task": Part({(matrix, "tasks"): _both}),
+    "reused buffers": Part({(matrix, "Memory"): Fresh}),
+    "reused buffers, blocks of 512, fetches of 16,384 cells": Part(
         {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
     ),
-    "dense rows zeroed one at a time, not all at once": Way(
+    "dense rows zeroed one at a time, not all at once": Part(
         {(matrix, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
     ),
-    "threads that decode give way to the one that consumes, dense": Way(
+    "decoding threads at a lower priority than the consumer, dense": Part(
         {(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
     ),
-    "the disk told of what comes next, from a cold cache": Way({(kernel, "ADVISE"): 0}, cold=True),
-    "the disk told of what comes next, in the page cache": Way({(kernel, "ADVISE"): 0}),
+    "read hints to the kernel, from a cold cache": Part({(kernel, "ADVISE"): 0}, cold=True),
+    "read hints to the kernel, in the page cache": Part({(kernel, "ADVISE"): 0}),
 }
 
 
 def opened(dataset: Dataset, output: str, verify: str = "first", loader: str = "native") -> Matrix:
-    """The data set's files, or the zarr store of our loader `native_zarr`."""
+    """The files of the data set, or the zarr store of our loader `native_zarr`."""
     if loader == "native":
         return open_h5ad(dataset.paths, output=output, verify=verify)
     return loaders.get(loader).source(dataset, store_path(dataset, loader), output)
@@ -123,7 +123,7 @@ def rate(
     verify: str = "first",
     loader: str = "native",
 ) -> float:
-    """Cells/s at batch 64, after the first epoch; of a cold cache, from asking for the first."""
+    """Cells/s in minibatches of 64, after the first epoch; from a cold cache, of the first cells."""
     if cold:
         pagecache.evict(dataset.paths)
     source = opened(dataset, output, verify, loader)
@@ -138,7 +138,7 @@ def rate(
 
 
 def first_epoch(dataset: Dataset, block_size: int, fetch_factor: int, verify: str) -> float:
-    """Cells/s of one epoch from its beginning, with the files in the page cache."""
+    """Cells/s of the first epoch, with the files in the page cache."""
     batches = BlockLoader(opened(dataset, "csr", verify), sampler=BlockShuffling(block_size), fetch_factor=fetch_factor)
     try:
         return _rate_of(batches.epoch(0), dataset.n_cells)
@@ -164,18 +164,18 @@ def without(patched: dict[tuple[Any, str], Any]) -> Iterator[None]:
 
 
 def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
-    way = WAYS[name]
+    part = PARTS[name]
     rates = []
     for _ in range(REPEATS):
-        with without(way.patched):
-            off = rate(dataset, **way.setting | {"aligned": way.aligned}, cold=way.cold, verify=way.verify)
-        rates.append((off, rate(dataset, **way.setting, cold=way.cold)))
+        with without(part.patched):
+            off = rate(dataset, **part.setting | {"aligned": part.aligned}, cold=part.cold, verify=part.verify)
+        rates.append((off, rate(dataset, **part.setting, cold=part.cold)))
     off, with_it = np.median(rates, axis=0)
     say(f"| {name} | {off:,.0f} | {with_it:,.0f} | {times(b / a for a, b in rates)} |")
 
 
 def verification(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """Ways of looking at checksums, in turn: (first epoch, later), and each against none of heads."""
+    """The choices of `verify` in turn, in the first epoch and later, each compared with "never"."""
     for setting in SETTINGS:
         rates = {verify: [] for verify in ("never", "first", "always")}
         for _ in range(REPEATS):
@@ -189,7 +189,7 @@ def verification(dataset: Dataset, say: Callable[[str], None]) -> None:
 
 
 def against_libraries(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """The whole loader, in turn by the libraries and by ours, with an A/A pair of ours."""
+    """The whole loader, with the libraries' decoders and with ours in turn, and an A/A pair of ours."""
     for loader in ("native", "native_zarr"):
         for setting in SETTINGS:
             for verify in ("first", "always") if loader == "native" else ("",):
@@ -212,7 +212,7 @@ def times(ratios: Iterable[float]) -> str:
 
 
 def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[bytes]]:
-    """Some of an array's elements as annbatch writes them, and the chunks."""
+    """Some elements of an array, compressed as annbatch does: the array, and its chunks."""
     elements = np.concatenate([array.codec.decode(array.packed(i), array.whole) for i in range(CHUNKS)]).astype(dtype)
     pack = numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE).encode
     whole = len(elements) // ZARR_CHUNK * ZARR_CHUNK
@@ -221,7 +221,7 @@ def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[by
 
 
 def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """On one thread; libdeflate looks at checksums, and ours leaves that to who calls it."""
+    """On one thread. libdeflate verifies the checksum; ours leaves that to the caller."""
     source = open_h5ad(dataset.paths)
     data, indices = source.parts[0].data, source.parts[0].indices
     for name, array, packed in (
@@ -238,7 +238,7 @@ def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
 
 
 def _quickest(works: Sequence[Callable[[], object]]) -> float:
-    """Seconds that all of them take, at their best of five times."""
+    """Seconds for all of them: the best of five runs."""
     return min(timeit.repeat(lambda: [work() for work in works], number=1, repeat=5))
 
 
@@ -246,7 +246,7 @@ def main() -> None:
     dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
     print("| way | without, cells/s | with, cells/s | times |\n| --- | ---: | ---: | ---: |")
     rate(dataset, **SETTING)  # brings the files into the page cache
-    for name in sorted(WAYS, key=lambda name: WAYS[name].cold):
+    for name in sorted(PARTS, key=lambda name: PARTS[name].cold):
         compare(dataset, name, print)
     print("\n| (block, fetch) | verify | first epoch | later | first epoch / never | later / never |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")

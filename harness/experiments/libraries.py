@@ -1,7 +1,7 @@
-"""The compiled loop with libdeflate and c-blosc in place of our own decoders: what `ablation` compares ours with.
+"""The compiled loop with libdeflate and c-blosc in place of our own decoders, for comparison in `ablation`.
 
-The same reads, checks and copies. libdeflate has no heads of chunks: it is stopped by too little room, which is sound
-only where a chunk has no stored blocks, and so is no way to read files.
+Reads, checks and copies are the same. libdeflate cannot decode only the head of a chunk; here it is stopped by too
+small an output, which is correct only if a chunk has no stored blocks. So this is not fit for reading files.
 """
 
 import ctypes
