@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -135,7 +135,10 @@ def _grids() -> dict[str, Any]:
 
 
 def expand(name: str, dataset: str) -> Grid:
-    """The grid `name` of grids.toml over `dataset`: every arm's lists multiplied out, doubles left out."""
+    """The grid `name` of grids.toml over `dataset`: every arm's lists multiplied out, without duplicates.
+
+    An arm may say `loader = "all"`, and `without = [...]` of which there is then no condition.
+    """
     tables = _grids()
     if name not in tables:
         raise unknown("grid", name, tables)
@@ -144,7 +147,9 @@ def expand(name: str, dataset: str) -> Grid:
     try:
         for arm in table["arm"]:
             knobs = arm.get("knobs", {})
-            axes = {key: value for key, value in arm.items() if key != "knobs"}
+            axes = {key: value for key, value in arm.items() if key not in ("knobs", "without")}
+            if axes.get("loader") == "all":
+                axes["loader"] = _all_but(arm.get("without", []))
             for values in _product(axes):
                 for own in _product(knobs):
                     conditions[Condition(dataset=dataset, **values, knobs=tuple(own.items()))] = None
@@ -152,6 +157,16 @@ def expand(name: str, dataset: str) -> Grid:
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{GRIDS.name}, table [{name}]: {error}.") from error
     return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions), axis=table.get("axis"))
+
+
+def _all_but(without: Sequence[str]) -> list[str]:
+    """Every loader there is, but for these. ValueError for one that there is not."""
+    from loaders import NAMES  # the adapters know of conditions
+
+    unknown_names = [name for name in without if name not in NAMES]
+    if unknown_names:
+        raise ValueError(f"there is no loader {', '.join(unknown_names)} to leave out")
+    return [name for name in NAMES if name not in without]
 
 
 def grid_names() -> tuple[str, ...]:

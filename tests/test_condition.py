@@ -2,6 +2,7 @@ import tomllib
 
 import pytest
 
+import loaders
 from harness import condition
 from harness.condition import GRIDS, Condition, expand
 from harness.errors import UserError
@@ -97,3 +98,14 @@ def test_a_mistake_in_a_grid_names_the_table(monkeypatch: pytest.MonkeyPatch) ->
         expand("mine", "d")
     with pytest.raises(UserError, match="Did you mean 'mine'"):
         expand("mien", "d")
+
+
+def test_all_is_every_loader_but_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was added has its row by itself."""
+    monkeypatch.setattr(loaders, "NAMES", loaders.NAMES | {"toy": "toy:Toy"})
+    grids = {"mine": {"title": "t", "arm": [{"loader": "all", "without": ["stream", "slaf"]}]}}
+    monkeypatch.setattr(condition, "_grids", lambda: grids)
+    assert {c.loader for c in expand("mine", "d").conditions} == {*loaders.NAMES} - {"stream", "slaf"}
+    grids["mine"]["arm"][0]["without"] = ["steam"]
+    with pytest.raises(UserError, match=r"table \[mine\]: there is no loader steam to leave out"):
+        expand("mine", "d")

@@ -68,10 +68,10 @@ def _header(at: int, value: int) -> Callable[[bytes], bytes]:
 
 SHARD = {
     "entries swapped": (_index(_swap, False), "checksum of its index"),
-    "a size of 0": (_index(_assign((2, 1), 0), True), "said to be 0 bytes"),
+    "a size of 0": (_index(_assign((2, 1), 0), True), "should be 0 bytes"),
     "a size of 8": (_index(_assign((2, 1), 8), True), "cannot be read"),
-    "a size of 2**64 - 1": (_index(_assign((2, 1), 2**64 - 1), True), "said to be -1 bytes"),
-    "a size of 2**62": (_index(_assign((2, 1), 2**62), True), "bytes at byte"),
+    "a size of 2**64 - 1": (_index(_assign((2, 1), 2**64 - 1), True), "should be -1 bytes"),
+    "a size of 2**62": (_index(_assign((2, 1), 2**62), True), "bytes at offset"),
     "a place beyond the file": (_index(_assign((2, 0), 2**40), True), "the file ends"),
     "a negative place": (_index(_assign((2, 0), 2**63), True), "the file ends"),
     "two chunks in one place": (_index(_assign((2, 0), 0), True), "share bytes"),
