@@ -6,6 +6,7 @@ The machine code is cached for all later processes. It covers gzip, float32 valu
 compiled at their first use, which takes seconds.
 """
 
+import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ CELLS, GENES = 64, 16
 
 def main() -> None:
     """Reads a few cells as CSR and as dense minibatches, which compiles everything that this needs."""
+    logging.getLogger("loadstone").setLevel(logging.ERROR)  # whoever calls this knows that it compiles
     with TemporaryDirectory() as folder:
         path = Path(folder) / "few.h5ad"
         with h5py.File(path, "w") as file:
