@@ -34,10 +34,12 @@ inlined = partial(compiled, forceinline=True)
 @cache
 def _state(file: str) -> str:
     """A hash of a source file and of all files of the codecs."""
-    digest = sha256(Path(file).read_bytes())
-    for path in sorted(CODECS.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return sha256(Path(file).read_bytes() + _state_of_codecs()).hexdigest()
+
+
+@cache
+def _state_of_codecs() -> bytes:
+    return sha256(b"".join(path.read_bytes() for path in sorted(CODECS.rglob("*.py")))).digest()
 
 
 class _OfCodecs:

@@ -1,9 +1,11 @@
 """Gene names: files that are read as one matrix must have the same genes in the same order."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+
+from loadstone.reading.files import describing
 
 
 def name_column(root: Any, matrix: str) -> Any:
@@ -34,17 +36,23 @@ def check_count(name: str, column: Any, n_genes: int) -> None:
         raise ValueError(f"{name} names {n:,} genes, but its matrix has {n_genes:,}")
 
 
-def check_same(files: Iterable[tuple[str, Callable[[], Any]]]) -> None:
+def check_same(files: Iterable[tuple[str, Any]], matrix: str) -> None:
     """ValueError if two files have different gene names; names both files and the first difference.
 
-    files: for each, its path and a function that reads its gene names, or returns None if it has none.
+    files: the path of each, and the open h5ad or zarr file.
     """
-    (first, read), *others = files
-    genes = read()
-    for name, read in others:
-        different = _difference(genes, read())
+    (first, root), *others = files
+    genes = _names(first, root, matrix)
+    for name, root in others:
+        different = _difference(genes, _names(name, root, matrix))
         if different:
             raise ValueError(f"{first} and {name} differ in their genes: {different}")
+
+
+def _names(path: str, root: Any, matrix: str) -> np.ndarray | None:
+    with describing(path):
+        column = name_column(root, matrix)
+        return None if column is None else column[:]
 
 
 def _difference(genes_a: Any, genes_b: Any) -> str | None:

@@ -7,7 +7,6 @@ neither the GIL nor HDF5's lock.
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +33,7 @@ CODECS = {
     ZSTD: registry.zstd,
 }
 """By HDF5's filter number."""
+NO_CODEC = "no other codec is at hand for its filters"
 MOST_UNWRITTEN = 10_000  # chunks of an array, if more than half of them were never written
 
 
@@ -78,7 +78,7 @@ def open_h5ad(
                     f"{form} with {n_genes:,} and {stored.form} with {stored.n_genes:,}"
                 )
         if len({stored.x.id for stored in matrices}) > 1:
-            genes.check_same((stored.path, partial(_names, stored, matrix)) for stored in matrices)
+            genes.check_same(((stored.path, stored.x.file) for stored in matrices), matrix)
         if form == "csr":
             parts = []
             for stored in matrices:
@@ -120,12 +120,6 @@ def _open(path: Path | str, matrix: str, files: Files) -> StoredMatrix:
             stored = StoredMatrix(str(path), fd, x, "csr", *validate.shape(name, shape))
         genes.check_count(str(path), genes.name_column(file, matrix), stored.n_genes)
     return stored
-
-
-def _names(stored: StoredMatrix, matrix: str) -> np.ndarray | None:
-    with describing(stored.path):
-        column = genes.name_column(stored.x.file, matrix)
-        return None if column is None else column[:]
 
 
 def _part(stored: StoredMatrix, files: Files, verify: Verify) -> Part:
@@ -189,18 +183,16 @@ def _layout(
     filters = _filters(dataset)
     codec = _codec(filters, dataset.dtype)
     if codec is None:
-        return "no other codec is at hand for its filters"
+        return NO_CODEC
     place, size, mask = _chunk_table(name, dataset)
-    table, chunk_bytes = (
-        Table(np.array([fd]), len(place), place, size),
-        math.prod(dataset.chunks) * codec.dtype.itemsize,
-    )
+    table = Table(np.array([fd]), len(place), place, size)
+    chunk_bytes = math.prod(dataset.chunks) * codec.dtype.itemsize
     written = size > 0
     validate.chunks(name, place, np.where(written, size, 1), chunk_bytes, file_bytes)
     if not written.all() or mask.any():
         by_mask = {m: _codec([f for k, f in enumerate(filters) if not m >> k & 1], codec.dtype) for m in set(mask)}
         if None in by_mask.values():
-            return "no other codec is at hand for its filters"
+            return NO_CODEC
         codecs: list[Any] = [by_mask[m] for m in mask]
 
         def chunk(i: int) -> np.ndarray | None:

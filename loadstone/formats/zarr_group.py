@@ -6,7 +6,6 @@ directly from the files and decoded by threads.
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +36,13 @@ def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
             genes.check_count(str(path), genes.name_column(root, "X"), n_genes)
         parts.append(part)
         widths.append(n_genes)
-        opened.append((str(path), partial(_names, path, root)))
+        opened.append((str(path), root))
     for path, width in zip(groups, widths, strict=True):
         if width != widths[0]:
             raise ValueError(f"{groups[0]} and {path} differ in their number of genes: {widths[0]:,} and {width:,}")
     if len(opened) > 1:
-        genes.check_same(opened)
+        genes.check_same(opened, "X")
     return parts
-
-
-def _names(path: Path, root: Any) -> np.ndarray | None:
-    with describing(path):
-        column = genes.name_column(root, "X")
-        return None if column is None else column[:]
 
 
 def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
