@@ -49,15 +49,15 @@ figures: setup
 	@$(PYTHON) -m harness figures $(call flag,RESULTS,results) $(call flag,DATASETS,datasets)
 
 asv: setup
-	@$(PYTHON) -m harness.commits compare "$(BASE)" "$(FACTOR)"
+	@$(PYTHON) -m harness.suite.regressions compare "$(BASE)" "$(FACTOR)"
 
 # The history of what was measured so, as a site under .asv/html.
 asv-publish: setup
-	@$(PYTHON) -m harness.commits publish
+	@$(PYTHON) -m harness.suite.regressions publish
 
 # Proof that no alarm is false and no regression missed: 8 minutes.
 test-asv: setup
-	@PYTHONPATH=. $(PYTHON) tests/asv_proof.py
+	@PYTHONPATH=. $(PYTHON) tests/project/asv_proof.py
 
 ceiling: setup
 	@$(PYTHON) -m harness ceiling --dataset "$(DATASET)" $(call flag,LOADERS,loaders) $(call flag,RESULTS,results)

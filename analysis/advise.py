@@ -1,91 +1,107 @@
-"""Which loader, block size and fetch factor: the fastest of those whose minibatches are as mixed as is asked for."""
+"""Which loader, block size and fetch factor: the fastest whose minibatches are as diverse as is asked for."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 import loaders
-from analysis import entropy, expected, mixing
+from analysis.diversity import entropy, expected, mixing
 from harness.condition import Condition
-from harness.dataset import Dataset
+from harness.data.dataset import Dataset
+
+EXPLAINED = {
+    "settings": "the loader's own parameters; those not named are its authors' defaults",
+    "cells/s": "median throughput from a cold page cache, in minibatches that are complete in memory",
+    "memory, MB": "peak memory of the loader's process and its workers",
+    "short of random, bits": "how much less entropy a minibatch has than cells drawn at random, for the label for "
+    "which that is most; ± is the standard error",
+    "worst label": "the obs column for which that is so",
+    "expected, bits": "the same as theory has it, if every block holds one value of that label (docs/order.md)",
+}
+"""What each column of `lines` means."""
 
 
-def shortfalls(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
-    """Of the rows in random order that have a recorded order: the row's table, and for each label `short_LABEL`, the
-    bits by which minibatches fall short of cells drawn at random, and `error_LABEL`.
+def candidates(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
+    """The rows of a table that can be advised: in random order, of loaders that do not hold all cells in memory.
 
-    law_bits: what is to be expected of the first label by block size and fetch factor, its blocks of one value each.
+    Where the data set has labels, only rows with a recorded order are left, and they gain `short_bits`, `error_bits`
+    and `worst`: the shortfall of the label that falls short most; and `expected_bits`, its expectation, nan without
+    blocks. frame: a table as `summary.table` makes it.
     """
-    first = dataset.label_names[0]
-    shares = entropy.shares(dataset.labels(first))
-    rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna()]
+    rows = frame[(frame["order"] == "random") & (frame["cache"] == "cold") & frame["cells_per_s"].notna()]
+    rows = rows[~rows["loader"].map(loaders.holds_all).astype(bool)]
+    if not dataset.label_names or rows.empty:
+        return rows
     mixed = mixing.table(rows, dataset, folder)
     if mixed.empty:
-        return mixed
-    found = {row["condition"]: row for row in rows.to_dict("records")}
-    for mix in mixed.to_dict("records"):
-        row, label, m = found[mix["condition"]], mix["label"], mix["batch_size"]
-        row[f"short_{label}"] = mix["random_bits"] - mix["entropy_bits"]
-        row[f"error_{label}"] = mix["error_bits"]
-        if label == first:
-            row["law_bits"] = np.nan
-            if not np.isnan(mix["block_size"]):
-                law = expected.exact(shares, m, int(mix["block_size"]), int(mix["fetch_factor"]))
-                row["law_bits"] = mix["random_bits"] - law
-    return pd.DataFrame([row for row in found.values() if "law_bits" in row])
+        return rows.iloc[:0]
+    mixed["short_bits"] = mixed["random_bits"] - mixed["entropy_bits"]
+    worst = mixed.dropna(subset="short_bits").sort_values("short_bits").drop_duplicates("condition", keep="last")
+    shares = {label: entropy.shares(dataset.labels(label)) for label in dataset.label_names}
+    worst["expected_bits"] = [
+        np.nan
+        if np.isnan(row.block_size)
+        else row.random_bits
+        - expected.exact(shares[row.label], row.batch_size, int(row.block_size), int(row.fetch_factor))
+        for row in worst.itertuples()
+    ]
+    judged = worst.rename(columns={"label": "worst"})[
+        ["condition", "short_bits", "error_bits", "worst", "expected_bits"]
+    ]
+    return rows.merge(judged, on="condition")
 
 
-def choose(found: pd.DataFrame, labels: Sequence[str], within: float) -> pd.DataFrame:
-    """Those that fall short by no more than `within` bits for every label, the fastest of each output first."""
-    is_mixed = (found[[f"short_{label}" for label in labels]] <= within).all(axis=1)
-    mixed = found[is_mixed & ~found["loader"].map(loaders.holds_all)]
-    return mixed.sort_values(["output", "cells_per_s"], ascending=[True, False], ignore_index=True)
+def choose(rows: pd.DataFrame, within: float) -> pd.DataFrame:
+    """The candidates that fall short by at most `within` bits for every label (all, where there is no label), the
+    fastest of each output first."""
+    if "short_bits" in rows:
+        rows = rows[rows["short_bits"] <= within]
+    return rows.sort_values(["output", "cells_per_s"], ascending=[True, False], ignore_index=True)
 
 
-def lines(chosen: pd.DataFrame, labels: Sequence[str]) -> list[dict[str, str]]:
-    """The table as text."""
-    told = []
-    for row in chosen.to_dict("records"):
-        short = {
-            f"short of random, {label}": f"{row[f'short_{label}']:.3f}"
-            + ("" if np.isnan(row[f"error_{label}"]) else f" ± {row[f'error_{label}']:.3f}")
-            for label in labels
-        }
-        settings = " ".join(f"{name}={value}" for name, value in row["condition"].knobs) or "as its authors advise"
-        told.append(
-            {
-                "loader": row["loader"],
-                "settings": settings,
-                "output": row["output"],
-                "cells/s": f"{row['cells_per_s']:,.0f}",
-                "memory, MB": "–" if np.isnan(row["peak_rss_bytes"]) else f"{row['peak_rss_bytes'] / 1e6:,.0f}",
-                **short,
-                f"{labels[0]} by the law": "–" if np.isnan(row["law_bits"]) else f"{row['law_bits']:.3f}",
-            }
-        )
-    return told
+def lines(chosen: pd.DataFrame) -> list[dict[str, str]]:
+    """The table as text; the columns of EXPLAINED, without those about labels where there is none."""
+    return [_line(row) for row in chosen.to_dict("records")]
 
 
-def code(condition: Condition, dataset: Dataset, named: str, path: Path) -> str:
-    """Python that reads minibatches so: by the library's own API where the adapter knows it, else through the adapter.
+def _line(row: dict[str, object]) -> dict[str, str]:
+    settings = " ".join(f"{name}={value}" for name, value in row["condition"].knobs) or "defaults"
+    line = {
+        "loader": row["loader"],
+        "settings": settings,
+        "output": row["output"],
+        "cells/s": f"{row['cells_per_s']:,.0f}",
+        "memory, MB": "–" if np.isnan(row["peak_rss_bytes"]) else f"{row['peak_rss_bytes'] / 1e6:,.0f}",
+    }
+    if "short_bits" not in row:
+        return line
+    error = "" if np.isnan(row["error_bits"]) else f" ± {row['error_bits']:.3f}"
+    return line | {
+        "short of random, bits": f"{row['short_bits']:.3f}{error}",
+        "worst label": row["worst"],
+        "expected, bits": "–" if np.isnan(row["expected_bits"]) else f"{row['expected_bits']:.3f}",
+    }
 
-    named: the data set as the command names it. path: the loader's store of it.
+
+def code(condition: Condition, dataset: Dataset, spec: str, path: Path) -> str:
+    """Python that reads minibatches under this condition, through the library's own API where the adapter knows it.
+
+    spec: the data set as the command names it. path: the loader's store of it.
     """
-    own = getattr(loaders.get(condition.loader), "code", None)
-    if own is not None:
-        return own(dataset, path, condition)
+    of_library = getattr(loaders.get(condition.loader), "code", None)
+    if of_library is not None:
+        return of_library(dataset, path, condition)
     values = condition.to_dict()
     kept = ("order", "batch_size", "workers", "cores", "output")
     shown = [f"{name}={values[name]!r}" for name in kept if values[name] is not None]
     return f"""import loaders
-from harness.catalogue import load
 from harness.condition import Condition
-from harness.prepare import store_path
+from harness.data.catalogue import load
+from harness.run.stores import store_path
 
 name = {condition.loader!r}
-dataset = load({named!r})
+dataset = load({spec!r})
 condition = Condition(
     dataset=dataset.name, loader=name, {", ".join(shown)},
     knobs={condition.knobs!r},

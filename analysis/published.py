@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from harness.host import ROOT
+from harness.machine.host import ROOT
 
 FOLDER = ROOT / "results" / "published"
 

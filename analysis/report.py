@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis import text
-from analysis.claims import number
-from harness import results
-from harness.condition import datasets, expand, grid_names
+from analysis.tables import text
+from analysis.tables.claims import number
 from harness.errors import UserError
-from harness.validate import KINDS
+from harness.grids import datasets, expand, grid_names
+from harness.records import jsonl
+from harness.records.measurement import Measurement
+from harness.records.validate import KINDS
 
 FILE = "report.html"
 HEADLINE = ("loaders", "quick")  # the grids whose table comes first, if there is one
@@ -200,7 +201,7 @@ def _claims(folder: Path) -> list[dict[str, Any]]:
 
 def _records(folder: Path) -> Sequence[Any]:
     paths = sorted(folder.glob("*.jsonl"))
-    return [record for path in paths for record in results.read(path, KINDS.get(path.name, results.Measurement))]
+    return [record for path in paths for record in jsonl.read(path, KINDS.get(path.name, Measurement))]
 
 
 def _facts(folder: Path) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-from harness import interpreter
+from harness.machine import interpreter
 from loaders.protocol import Loader
 
 NOT_INSTALLED = "not installed"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.condition import Condition
-from harness.dataset import Dataset
+from harness.data.dataset import Dataset
 from loaders.convert import to_output
 from loaders.protocol import UNCONVERTED, Batch
 

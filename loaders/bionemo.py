@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
-from harness.dataset import Dataset
+from harness.data.dataset import Dataset
 from loaders.convert import to_output
 from loaders.protocol import Batch, Incompatible
 

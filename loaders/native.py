@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from harness.condition import Condition
-from harness.dataset import Dataset, natural
+from harness.data.dataset import Dataset, natural
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
 from loaders.decoding import of_store

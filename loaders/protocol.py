@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self, Union
 import numpy as np
 
 from harness.condition import Condition
-from harness.dataset import Dataset
+from harness.data.dataset import Dataset
 
 if TYPE_CHECKING:
     import torch
@@ -88,10 +88,10 @@ class Loader(Protocol):
 
     @classmethod
     def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
-        """What `harness.ceiling` asks of a store, each measured for so long with one thread a core: decode_cells_per_s
-        (None where nothing is compressed), copy_cells_per_s by output, and piece_bytes, those of a chunk on disk.
+        """The rates that a store allows, each measured for `seconds` with one thread a core: decode_cells_per_s
+        (None where nothing is compressed), copy_cells_per_s by output; and piece_bytes, the size of a chunk on disk.
 
-        Optional: of loaders that can decode their store, and copy its cells, with nothing else done.
+        Optional: for loaders that can decode their store, and copy its cells, without doing anything else.
         """
 
     @classmethod

@@ -9,7 +9,7 @@ import psutil
 from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
-from harness.dataset import Dataset
+from harness.data.dataset import Dataset
 from loaders.convert import to_output
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
 

@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from harness.dataset import Dataset
+from harness.data.dataset import Dataset
 
 
 class Slab(NamedTuple):

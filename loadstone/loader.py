@@ -14,12 +14,7 @@ from loadstone.sampling.sharding import Share, turn_of
 
 
 class Source(Protocol):
-    """Where rows come from: a `Matrix` or an `Indexed` collection.
-
-    few_are_quick: whether fewer rows of a fetch take less time to read, wherever they lie.
-    """
-
-    few_are_quick: bool
+    """Where rows come from: a `Matrix` or an `Indexed` collection."""
 
     def __len__(self) -> int: ...
 
@@ -90,7 +85,7 @@ class BlockLoader:
         self.subset = None if subset is None else _subset(subset, len(source))
         self.rank, self.ranks, self.worker, self.workers, self.drop_last = rank, ranks, worker, workers, drop_last
         self.epoch_index, self.delivered = 0, 0
-        self.begun = False
+        self.is_new = True
         self.drawn: tuple[int, list[Share]] | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
@@ -109,9 +104,9 @@ class BlockLoader:
         given, turn = turn_of([len(share) for share in shares], delivered)
         share = (self.worker + turn) % len(shares)  # the first worker delivers the next batch
         fetches = shares[share].fetches(given[share])
-        if self.source.few_are_quick and not self.begun:  # whoever starts a program waits for its first minibatch
+        if self.is_new:  # someone who has started a program waits for its first minibatch
             fetches = first_batch_alone(fetches)
-        self.begun = True
+        self.is_new = False
         for rows, cuts, fetched in read_ahead(self.source, fetches):
             cuts = cuts.tolist()
             for x, start, stop in zip(self.source.batches(fetched, cuts), cuts, cuts[1:], strict=False):

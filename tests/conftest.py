@@ -13,8 +13,9 @@ import pytest
 from hypothesis import settings
 
 import loaders
-from harness import catalogue, host, interpreter
-from harness.dataset import Dataset
+from harness.data import catalogue
+from harness.data.dataset import Dataset
+from harness.machine import host, interpreter
 from tests import tiny
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def tiny_set(tiny_folder: Path) -> Dataset:
 AS_A_USER = """
 import sys
 from pathlib import Path
-from harness import __main__, pagecache
+from harness import __main__
+from harness.machine import pagecache
 pagecache.DROP_CACHES = Path("/nonexistent/drop_caches")
 sys.exit(__main__.main())
 """

@@ -13,7 +13,7 @@ same values compressed as annbatch does.
 import sys
 import time
 import timeit
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,13 +24,13 @@ import numcodecs
 import numpy as np
 
 import loaders
-from harness import pagecache
-from harness.catalogue import load
 from harness.condition import Timing
-from harness.dataset import Dataset
+from harness.data.catalogue import load
+from harness.data.dataset import Dataset
 from harness.experiments import libraries
-from harness.measure import measure, touch
-from harness.prepare import store_path
+from harness.machine import pagecache
+from harness.run.measure import measure, touch
+from harness.run.stores import store_path
 from loaders import decoding
 from loadstone import BlockLoader, BlockShuffling, Matrix, Minibatch, open_h5ad
 from loadstone.codecs import kernel, registry
@@ -76,9 +76,13 @@ def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
 
 
 class Part(NamedTuple):
-    """How a part is switched off: what is patched, the options without it, and the setting in which it is measured."""
+    """How a part is switched off, and the setting in which it is measured.
 
-    patched: dict[tuple[Any, str], Any]
+    replaced: attributes of the `Matrix`. patched: attributes of modules, for what no single matrix has.
+    """
+
+    replaced: dict[str, Any] = {}
+    patched: dict[tuple[Any, str], Any] = {}
     aligned: bool = True
     verify: str = "first"
     cold: bool = False
@@ -86,23 +90,23 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "blocks that follow the chunks": Part({}, aligned=False),
-    "reading only the head of a chunk if its tail is not needed": Part({}, verify="always"),
-    "a compiled loop over chunks": Part({(registry, "C_FUNCTIONS"): {}}),
-    "tasks of 128 chunks, not of 8": Part({(matrix, "PIECES_PER_TASK"): 8}),
-    "indices and then values, not both in one task": Part({(matrix, "tasks"): _both}),
-    "reused buffers": Part({(matrix, "Memory"): Fresh}),
+    "blocks that follow the chunks": Part(aligned=False),
+    "reading only the head of a chunk if its tail is not needed": Part(verify="always"),
+    "a compiled loop over chunks": Part(patched={(registry, "C_FUNCTIONS"): {}}),
+    "tasks of 128 chunks, not of 8": Part({"pieces_per_task": 8}),
+    "indices and then values, not both in one task": Part({"divide": _both}),
+    "reused buffers": Part({"memory": Fresh()}),
     "reused buffers, blocks of 512, fetches of 16,384 cells": Part(
-        {(matrix, "Memory"): Fresh}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
+        {"memory": Fresh()}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
     ),
     "dense rows zeroed one at a time, not all at once": Part(
-        {(matrix, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
+        {"densify": _zeroed_at_once}, setting=SETTING | {"output": "dense"}
     ),
     "decoding threads at a lower priority than the consumer, dense": Part(
-        {(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
+        patched={(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
     ),
-    "read hints to the kernel, from a cold cache": Part({(kernel, "ADVISE"): 0}, cold=True),
-    "read hints to the kernel, in the page cache": Part({(kernel, "ADVISE"): 0}),
+    "read hints to the kernel, from a cold cache": Part(patched={(kernel, "ADVISE"): 0}, cold=True),
+    "read hints to the kernel, in the page cache": Part(patched={(kernel, "ADVISE"): 0}),
 }
 
 
@@ -122,11 +126,17 @@ def rate(
     cold: bool = False,
     verify: str = "first",
     loader: str = "native",
+    replaced: Mapping[str, Any] = {},
 ) -> float:
-    """Cells/s in minibatches of 64, after the first epoch; from a cold cache, of the first cells."""
+    """Cells/s in minibatches of 64, after the first epoch; from a cold cache, of the first cells.
+
+    replaced: attributes that the source is given in place of its own.
+    """
     if cold:
         pagecache.evict(dataset.paths)
     source = opened(dataset, output, verify, loader)
+    for name, value in replaced.items():
+        setattr(source, name, value)
     batches = BlockLoader(source, sampler=BlockShuffling(block_size, aligned), fetch_factor=fetch_factor)
     try:
         if cold:
@@ -168,7 +178,8 @@ def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
     rates = []
     for _ in range(REPEATS):
         with without(part.patched):
-            off = rate(dataset, **part.setting | {"aligned": part.aligned}, cold=part.cold, verify=part.verify)
+            options = part.setting | {"aligned": part.aligned, "verify": part.verify, "replaced": part.replaced}
+            off = rate(dataset, **options, cold=part.cold)
         rates.append((off, rate(dataset, **part.setting, cold=part.cold)))
     off, with_it = np.median(rates, axis=0)
     say(f"| {name} | {off:,.0f} | {with_it:,.0f} | {times(b / a for a, b in rates)} |")

@@ -10,9 +10,9 @@ import sys
 
 import numpy as np
 
-from harness.catalogue import load
+from harness.data.catalogue import load
 from harness.experiments.ablation import rate
-from harness.host import available_cores
+from harness.machine.host import available_cores
 from loaders.decoding import decoded_cells_per_s
 from loadstone import open_h5ad
 

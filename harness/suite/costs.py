@@ -20,15 +20,15 @@ class Costs:
 
     def track_open_ms(self, store: str) -> dict:
         """Opening 14 files, or their zarr."""
-        return sample(measured(self.dataset, self.condition, self.briefly)["open_s"] * 1e3)
+        return sample(measured(self.dataset, self.condition, self.briefly).open_s * 1e3)
 
     def track_first_batch_ms(self, store: str) -> dict:
         """From opening to the first batch."""
-        found = measured(self.dataset, self.condition, self.briefly)
-        return sample((found["open_s"] + found["first_batch_s"]) * 1e3)
+        window = measured(self.dataset, self.condition, self.briefly)
+        return sample((window.open_s + window.first_batch_s) * 1e3)
 
     def track_peak_mb(self, store: str) -> dict:
-        return sample(measured(self.dataset, self.condition)["peak_rss_bytes"] / 1e6)
+        return sample(measured(self.dataset, self.condition).peak_rss_bytes / 1e6)
 
     track_open_ms.unit = track_first_batch_ms.unit = "ms"
     track_peak_mb.unit = "MB"

@@ -29,8 +29,6 @@ class Indexed:
     batch_transform(batch): returns batch; the result is the `x` of the minibatch.
     """
 
-    few_are_quick = False
-
     def __init__(
         self,
         collection: Any,

@@ -84,7 +84,10 @@ class Matrix:
     Memory: 8 bytes per row and 17 bytes per chunk.
     """
 
-    few_are_quick = True
+    # Attributes, so that an ablation can replace them on one matrix.
+    pieces_per_task = PIECES_PER_TASK
+    divide = staticmethod(tasks)
+    densify = staticmethod(dense)
 
     def __init__(
         self,
@@ -162,8 +165,8 @@ class Matrix:
             for copied in of_rows(arrays, indptrs, cuts, begin, end, target, out, n_genes)
         ]
         n_pieces = sum(len(each.of) for each in copies)
-        size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), PIECES_PER_TASK))
-        work = list(tasks(copies, size))
+        size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), self.pieces_per_task))
+        work = list(self.divide(copies, size))
         for task in work[:TASKS_AHEAD]:
             _advise(task)
         return Gathering(fetched, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
@@ -172,7 +175,7 @@ class Matrix:
         """The minibatches of a fetch, each from one of the cuts to the next."""
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
-            yield self._csr(batch) if self.output == "csr" else dense(*batch, self.n_genes)
+            yield self._csr(batch) if self.output == "csr" else self.densify(*batch, self.n_genes)
 
     def _csr(self, batch: Rows) -> csr_matrix:
         # The arrays are known to fit; scipy's constructor takes ten times as long because it checks them.

@@ -15,10 +15,10 @@ GOOD = (
 )
 """Verdicts that are no failure.
 
-equal, library differs: bytes were struck, our rows are those that were written, and the library reads others without a
-word. refused, readable: our reader refuses what the library reads. reference died: our rows are right, and the library
-ended by a signal. library died: the library that both use did, in our opening as in its own. damaging died: the library
-that was to damage the store did.
+equal, library differs: bytes were changed at random, and the library reads other rows without an error; each of our
+rows is as it was written, or as the library reads it. refused, readable: our reader refuses what the library reads.
+reference died: our rows are right, and the library ended by a signal. library died: the library that both use ended so,
+in our opening as in its own. damaging died: the library that was to damage the store ended so.
 """
 FAILURES = (
     "crash",
@@ -87,7 +87,7 @@ def _of_rows(told: dict[str, Any], ended: str | None, blind: bool) -> tuple[str,
     if told.get("reference") == "reads":
         if told["equal_reference"] or told.get("equal_either") or (told.get("change") and told["equal_truth"]):
             return "equal", ""
-        if blind and told["equal_truth"]:
+        if blind and (told["equal_truth"] or told.get("each_row_of_either")):
             return "equal, library differs", f"{told['differing_reference']} differ from the library's"
         return "differs", f"{told['differing_reference']} differ from the library's"
     if told["equal_truth"]:

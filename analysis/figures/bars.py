@@ -1,0 +1,62 @@
+"""Throughput of every condition, as bars: the comparison of loaders."""
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis import published
+from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
+
+ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
+
+
+@matplotlib.rc_context(STYLE)
+def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
+    """Cells/s of each condition on a log scale, a panel an output, the fastest on top; dotted what models are published
+    to take.
+
+    Drawn for a comparison of loaders, five or more; None for a sweep of a few.
+    """
+    frame = frame[frame["cells_per_s"].notna()]
+    if frame["loader"].nunique() < 5 or len(frame) > 80:
+        return None
+    outputs = sorted(frame["output"].unique())
+    cores_differ = frame["cores"].nunique() > 1
+    tallest = frame["output"].value_counts().max()
+    figure = Figure(figsize=(5.2 * len(outputs), 0.2 * tallest + 1.2), layout="constrained")
+    for ax, output in zip(figure.subplots(1, len(outputs), squeeze=False, sharex=True)[0], outputs, strict=True):
+        panel = frame[frame["output"] == output].sort_values("cells_per_s")
+        names = [f"{row.loader}  {_settings(row, cores_differ)}" for row in panel.itertuples()]
+        ax.barh(range(len(panel)), panel["cells_per_s"], color=[ORDER_COLOURS[o] for o in panel["order"]])
+        ax.set_yticks(range(len(panel)), names)
+        ax.set_xscale("log")
+        ax.set_xlim(frame["cells_per_s"].min() / 2, frame["cells_per_s"].max() * 10)
+        ax.set_ylim(-0.6, len(panel) - 0.4)
+        for i, rate in enumerate(panel["cells_per_s"]):
+            ax.text(rate * 1.1, i, f"{rate:,.0f}", va="center", fontsize=7)
+        for demand in published.demand()["cells_per_s"]:
+            ax.axvline(demand, color="0.4", lw=0.6, ls=":", zorder=0)
+        ax.set_title(output)
+        ax.set_xlabel("cells/s")
+    drawn = {order: colour for order, colour in ORDER_COLOURS.items() if (frame["order"] == order).any()}
+    handles = [Patch(color=colour, label=order) for order, colour in drawn.items()]
+    handles.append(Line2D([], [], color="0.4", lw=0.6, ls=":", label="what models were published to take"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle(f"Loaders on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
+    frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
+    settings = [_settings(row, cores_differ) for row in frame.itertuples()]
+    numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=settings)
+    return Drawn(figure, numbers)
+
+
+def _settings(row: object, cores_differ: bool) -> str:
+    """What tells a bar from others of its loader."""
+    parts = [f"b={row.block_size:.0f}"] if not np.isnan(row.block_size) else []
+    parts += [f"f={row.fetch_factor:.0f}"] if not np.isnan(row.fetch_factor) else []
+    parts += [row.other] if row.other else []
+    parts += [f"m={row.batch_size}"] if row.batch_size != 64 else []
+    parts += [f"cores={row.cores:.0f}"] if cores_differ else []
+    return " ".join(parts)

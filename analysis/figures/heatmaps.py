@@ -1,0 +1,142 @@
+"""Throughput and entropy over block size and fetch factor: heat-maps, and the same as lines."""
+
+from itertools import cycle
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis import published
+from analysis.figures.style import RISING, STYLE, Drawn, uncommitted
+
+
+def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
+    """Cells/s over block size and fetch factor, with what AnnLoader's random order gives named below."""
+    base = frame[(frame["loader"] == "annloader") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
+    rates = [f"{row.cells_per_s:,.0f} ({row.output})" for row in base.itertuples()]
+    note = f"AnnLoader in random order: {', '.join(rates)}" if rates else ""
+    return _heatmaps(frame, "cells_per_s", f"Throughput on {dataset}, cells/s", note, log=True)
+
+
+def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
+    """Bits of the data set's first label in a minibatch, with what random sampling would give named below."""
+    ideal = frame["ideal_bits"].dropna().unique()
+    note = f"cells drawn at random: {', '.join(f'{bits:.2f}' for bits in ideal)}"
+    title = f"Entropy of {frame.attrs['label']} in a minibatch of {dataset}, bits"
+    return _heatmaps(frame, "entropy_bits", title, note, log=False)
+
+
+BACKENDS = {"native": "h5ad", "scdataset": "h5ad", "native_arrow": "arrow", "native_bionemo": "scdl"}
+"""What scDataset was published over, by the loaders that read the same stores."""
+
+
+@matplotlib.rc_context(STYLE)
+def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Drawn | None:
+    """`value` over block size (down) and fetch factor (across), a panel a loader and output.
+
+    Only loaders measured at two settings or more of each are drawn; None where there is none. What was published of
+    scDataset stands beside those measured at the same settings.
+    """
+    panels = _panels(frame, value)
+    if not panels:
+        return None
+    values = np.concatenate([grid.to_numpy().ravel() for grid in panels.values()])
+    low, high = np.nanmin(values), np.nanmax(values)
+    norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
+    rows, columns = np.max([grid.shape for grid in panels.values()], axis=0)
+    figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.8), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
+        image = _heatmap(ax, grid, norm, "{:,.0f}" if log else "{:.2f}")
+        ax.set_title(name)
+    axes[0].set_ylabel("block size, cells")
+    figure.colorbar(image, ax=list(axes), shrink=0.9)
+    figure.supxlabel(note, fontsize=8)
+    figure.suptitle(title + uncommitted(frame["dirty"].any()), fontsize=10)
+    return Drawn(figure, _long(panels, value))
+
+
+def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
+    """`value` over block size and fetch factor of each loader, output and number of workers and cores that was measured
+    at two settings or more of each, and of what scDataset published at these settings."""
+    random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
+    kinds = ["loader", "output", "workers", "cores"]
+    cores_differ = random["cores"].nunique() > 1
+    panels = {
+        f"{loader}, {output}"
+        + (f", {workers} workers" if workers else "")
+        + (f", cores {cores:.0f}" if cores_differ and not np.isnan(cores) else ""): _over_both(panel, value)
+        for (loader, output, workers, cores), panel in random.groupby(kinds, sort=True, dropna=False)
+        if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
+    }
+    if not panels:
+        return {}
+    loaders = random["loader"].unique()
+    for backend in sorted({BACKENDS[name] for name in loaders if name in BACKENDS}):
+        theirs = _over_both(published.block_shuffling(backend), value)
+        same = theirs.loc[theirs.index.isin(random["block_size"]), theirs.columns.isin(random["fetch_factor"])]
+        if min(same.shape) > 1 and not random["workers"].any():
+            panels[f"scdataset over {backend}, as published"] = same
+    if random["workers"].any():
+        for workers, rows in published.over_workers().items():
+            panels[f"scdataset, {workers} workers, as published"] = _over_both(rows, value)
+    return panels
+
+
+def _long(panels: dict[str, pd.DataFrame], value: str) -> pd.DataFrame:
+    rows = [grid.stack().rename(value).reset_index().assign(panel=name) for name, grid in panels.items()]
+    return pd.concat(rows)[["panel", "block_size", "fetch_factor", value]]
+
+
+@matplotlib.rc_context(STYLE)
+def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
+    """Cells/s against block size, a line a fetch factor, a panel for each of the heat-maps'; hollow those published."""
+    panels = _panels(frame, "cells_per_s")
+    if not panels:
+        return None
+    figure = Figure(figsize=(2.7 * len(panels) + 0.8, 3.4), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    factors = sorted({factor for grid in panels.values() for factor in grid.columns})
+    colours = dict(zip(factors, cycle(RISING), strict=False))
+    for ax, (name, grid) in zip(axes, panels.items(), strict=True):
+        filled = None if "published" not in name else "none"
+        for factor in grid.columns:
+            colour = colours[factor]
+            ax.plot(grid.index, grid[factor], "o-", color=colour, mfc=filled or colour, ms=4, lw=1)
+        ax.set(xscale="log", yscale="log", xlabel="block size, cells")
+        ax.set_title(name.replace(", as", ",\nas"), fontsize=8)
+        ax.set_xticks(grid.index, [f"{b:.0f}" for b in grid.index])
+        ax.minorticks_off()
+    figure.axes[0].set_ylabel("cells/s")
+    handles = [Line2D([], [], color=colours[f], marker="o", ms=4, lw=1, label=f"f = {f:.0f}") for f in factors]
+    figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False, fontsize=7)
+    figure.suptitle(f"Throughput on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
+    return Drawn(figure, _long(panels, "cells_per_s"))
+
+
+def _over_both(panel: pd.DataFrame, value: str) -> pd.DataFrame:
+    return panel.pivot_table(index="block_size", columns="fetch_factor", values=value, aggfunc="median")
+
+
+def _heatmap(ax: Axes, grid: pd.DataFrame, norm: Normalize, text: str) -> object:
+    image = ax.imshow(grid.to_numpy(), norm=norm, cmap="viridis", aspect="auto")
+    ax.set_xticks(range(grid.shape[1]), [f"{f:.0f}" for f in grid.columns])
+    ax.set_yticks(range(grid.shape[0]), [f"{b:.0f}" for b in grid.index])
+    ax.set_xlabel("fetch factor, minibatches")
+    for (i, j), number in np.ndenumerate(grid.to_numpy()):
+        if not np.isnan(number):
+            dark = norm(number) < 0.6
+            ax.text(
+                j,
+                i,
+                text.format(number),
+                ha="center",
+                va="center",
+                color="white" if dark else "black",
+                fontsize=8,
+            )
+    return image

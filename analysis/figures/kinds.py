@@ -1,0 +1,84 @@
+"""The kinds of figure: how each is drawn, and its caption."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from analysis.figures import bars, bounds, epoch, heatmaps, mixing, roofline, speedups, stores
+from analysis.figures.style import Drawn
+from harness.data.dataset import Dataset
+from harness.records.ceiling import Ceiling
+from harness.records.conversion import Conversion
+
+
+class Numbers(NamedTuple):
+    """What the figures of a grid are drawn from: its table, its table of diversity, and the records beside them."""
+
+    table: pd.DataFrame
+    mixed: pd.DataFrame
+    dataset: Dataset
+    conversions: Sequence[Conversion]
+    ceilings: Sequence[Ceiling]
+
+
+class Kind(NamedTuple):
+    """draw: gives None where the numbers are not of that kind."""
+
+    draw: Callable[[Numbers], Drawn | None]
+    caption: str
+
+
+OF_A_GRID = {
+    "throughput": Kind(
+        lambda n: heatmaps.throughput(n.table, n.dataset.name),
+        "Throughput over block size and fetch factor; one logarithmic colour scale for all panels.",
+    ),
+    "lines": Kind(
+        lambda n: heatmaps.lines(n.table, n.dataset.name),
+        "The same as lines over block size, one for each fetch factor; hollow: as published.",
+    ),
+    "entropy": Kind(
+        lambda n: heatmaps.entropy(n.table, n.dataset.name),
+        "Entropy of the first label in a minibatch, from the recorded orders of the same conditions.",
+    ),
+    "bounds": Kind(
+        lambda n: bounds.draw(n.table, n.dataset),
+        "Entropy against block size. Lines: expected, exactly and (dotted) to first order. Dots: measured. Squares: "
+        "published. Grey: the poster's bounds, and cells drawn at random.",
+    ),
+    "loaders": Kind(
+        lambda n: bars.bars(n.table, n.dataset.name), "Throughput of every condition, on a logarithmic scale."
+    ),
+    "roofline": Kind(
+        lambda n: roofline.draw(n.table, n.ceilings, n.dataset),
+        "Throughput against the bytes taken from the disk for each cell, under the ceilings of disk, decoding and "
+        "copying.",
+    ),
+    "speedups": Kind(
+        lambda n: speedups.draw(n.table, n.dataset.name),
+        "Throughput over that of the library's own random access; hollow: as published.",
+    ),
+    "mixing": Kind(
+        lambda n: mixing.draw(n.mixed, n.dataset.name),
+        "Entropy of each label in a minibatch against throughput: up and to the right is better.",
+    ),
+    "epoch": Kind(
+        lambda n: epoch.epoch(n.table, n.dataset.name),
+        "The time of an epoch of Tahoe-100M at the throughput measured; hollow: as published.",
+    ),
+    "stores": Kind(
+        lambda n: stores.stores(n.conversions, n.table, n.dataset),
+        "The cost of making and of keeping each store, and the throughput of its fastest loader.",
+    ),
+}
+"""Figures of one grid over one data set, by the name of their file, in the order of a report."""
+
+OTHER_CAPTIONS = {
+    "laws": "Microseconds a cell by how many are handled at once: medians and ranges; squares: published by SLAF's "
+    "authors.",
+    "scaling": "Throughput with its interval over repeats, processor time a cell, and time to the first minibatch.",
+    "f1": "Macro-F1 after one epoch: median and range over seeds, on both test sets; hollow: as published.",
+    "loss": "Loss of the first seed, a running median; dashed: where the stream goes from one plate to the next.",
+}
+CAPTIONS = {name: kind.caption for name, kind in OF_A_GRID.items()} | OTHER_CAPTIONS

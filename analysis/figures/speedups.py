@@ -1,0 +1,59 @@
+"""How many times faster than random access, one cell after another, blocks are: the poster's bars."""
+
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis import published
+from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
+
+
+@matplotlib.rc_context(STYLE)
+def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
+    """A bar a loader that reads blocks, at the fastest of its settings: its cells/s over those of the library's own
+    random access to the same store, of the same output; hollow what was published, at its own settings.
+
+    frame: a table as `summary.table` makes it. None where it holds no such pair.
+    """
+    rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna() & (frame["batch_size"] == 64)]
+    rows = rows[(rows["workers"] == 0) & (rows["cache"] == "cold")]
+    base = rows.groupby(["loader", "output"])["cells_per_s"].max()
+    found = []
+    for loader, over in {"native": "annloader", **published.baselines()}.items():
+        blocks = rows[(rows["loader"] == loader) & rows["block_size"].notna()]
+        for output, mine in blocks.groupby("output"):
+            if (over, output) in base.index:
+                best = mine.loc[mine["cells_per_s"].idxmax()]
+                found.append(
+                    {
+                        "loader": loader,
+                        "output": output,
+                        "over": over,
+                        "block_size": best["block_size"],
+                        "fetch_factor": best["fetch_factor"],
+                        "times": best["cells_per_s"] / base[over, output],
+                    }
+                )
+    if len(found) < 2:
+        return None
+    numbers = pd.DataFrame(found).sort_values("times", ascending=False, ignore_index=True)
+    theirs = published.speedups()
+    figure = Figure(figsize=(6.4, 0.34 * len(numbers) + 1.5), layout="constrained")
+    ax = figure.subplots()
+    outputs = sorted(numbers["output"].unique())
+    ax.barh(
+        range(len(numbers)), numbers["times"], color=[COLOURS[outputs.index(output)] for output in numbers["output"]]
+    )
+    for i, row in enumerate(numbers.itertuples()):
+        for other in theirs[theirs["loader"] == row.loader].itertuples():
+            ax.plot(other.times, i, "s", mfc="none", color="k", ms=6)
+    names = [
+        f"{row.loader} {row.output}, b={row.block_size:.0f} f={row.fetch_factor:.0f}, over {row.over}: {row.times:.0f}"
+        for row in numbers.itertuples()
+    ]
+    ax.set_yticks(range(len(numbers)), names)
+    ax.invert_yaxis()
+    ax.set(xscale="log", xlabel="times the cells/s of random access", xlim=(0.8, max(500, 2 * numbers["times"].max())))
+    dirty = uncommitted(frame["dirty"].any())
+    figure.suptitle(f"Blocks against random access on {dataset}; squares published{dirty}", fontsize=10)
+    return Drawn(figure, numbers)

@@ -1,0 +1,63 @@
+"""The cost of making and keeping each store, and what is read from it: annbatch's Figure 2d."""
+
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+import loaders
+from analysis import published
+from analysis.figures.epoch import at_random
+from analysis.figures.style import COLOURS, STYLE, Drawn
+from analysis.tables import summary
+from harness.data.dataset import Dataset
+from harness.records.conversion import Conversion
+
+
+@matplotlib.rc_context(STYLE)
+def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Dataset) -> Drawn | None:
+    """A line a store: cells converted a second, bytes a cell on disk, and cells/s read from it at random by
+    its fastest loader; the files as they are for comparison, hollow what was published. None where none was made."""
+    made = summary.stores_made(conversions, dataset)
+    rows = at_random(frame[frame["output"] == "csr"])
+    fastest = rows.groupby(rows["loader"].map(lambda name: loaders.get(name).store))["cells_per_s"].max()
+    if not made or len(fastest) < 2:
+        return None
+    numbers = pd.DataFrame(
+        {
+            "store": store,
+            "made_of": made[store].loader if store in made else "",
+            "converted_cells_per_s": dataset.n_cells / made[store].seconds if store in made else np.nan,
+            "bytes_per_cell": (made[store].provenance["store_bytes"] if store in made else dataset.size_bytes)
+            / dataset.n_cells,
+            "random_cells_per_s": rate,
+        }
+        for store, rate in fastest.sort_values(ascending=False).items()
+    )
+    theirs = published.conversions()
+    titles = {
+        "converted_cells_per_s": "cells converted a second",
+        "bytes_per_cell": "bytes a cell on disk",
+        "random_cells_per_s": "cells/s read at random, csr",
+    }
+    figure = Figure(figsize=(9.6, 0.3 * len(numbers) + 1.5), layout="constrained")
+    for ax, (column, title) in zip(figure.subplots(1, 3, sharey=True), titles.items(), strict=True):
+        ax.barh(range(len(numbers)), numbers[column], color=COLOURS[0])
+        if column == "converted_cells_per_s":
+            for i, row in enumerate(numbers.itertuples()):
+                for other in theirs[
+                    (theirs["loader"] == row.made_of) & (theirs["what"] == "h5ad to zarr")
+                ].itertuples():
+                    ax.plot(other.cells / other.seconds, i, "s", mfc="none", color="k", ms=6)
+        ax.set_title(title, fontsize=9)
+        if column == "random_cells_per_s":  # the others are within a few times of each other
+            ax.set_xscale("log")
+        else:
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+        ax.set_yticks(range(len(numbers)), numbers["store"])
+    figure.axes[0].invert_yaxis()
+    figure.suptitle(f"Stores of {dataset.name}; hollow: published by annbatch's authors", fontsize=10)
+    return Drawn(figure, numbers)

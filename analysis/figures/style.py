@@ -1,0 +1,35 @@
+"""The common style of all figures, and how one is saved."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")  # told apart by the colour-blind
+RISING = ("#440154", "#3b528b", "#21918c", "#5ec962", "#b8a000", "#e69f00", "#d55e00")  # by rising fetch factor
+STYLE = {"font.size": 9, "axes.titlesize": 10, "savefig.dpi": 150, "pdf.fonttype": 42}
+
+
+class Drawn(NamedTuple):
+    """A figure, and the numbers in it, a line a mark."""
+
+    figure: Figure
+    numbers: pd.DataFrame
+
+
+def uncommitted(dirty: bool) -> str:
+    """What the title of a figure of uncommitted code ends with."""
+    return " (uncommitted code)" if dirty else ""
+
+
+@matplotlib.rc_context(STYLE)
+def save(drawn: Drawn, path: Path) -> list[Path]:
+    """Writes path.png, path.pdf and path.csv, the same bytes for the same figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    png, pdf, numbers = (path.with_name(path.name + suffix) for suffix in (".png", ".pdf", ".csv"))
+    drawn.figure.savefig(png)
+    drawn.figure.savefig(pdf, metadata={"CreationDate": None})
+    drawn.numbers.to_csv(numbers, index=False, float_format="%.6g")
+    return [png, pdf, numbers]

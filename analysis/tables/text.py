@@ -1,0 +1,129 @@
+"""The table of a grid as text: for a terminal, a README, a page, and as CSV, there and back."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.tables import doubts
+
+SEPARATOR = " | "  # of several texts in one field of CSV
+
+
+def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
+    """The table as text, the fastest first; what conversions cost, and the shares of the ceiling and of a warm cache's
+    speed, only where there are any."""
+    shown = {name: frame[name].notna().any() for name in ("convert_s", "times_warm", "share_of_ceiling")}
+    shown["consumer_ms"] = frame["consumer_ms"].any()
+    return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
+
+
+def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str]:
+    """A row as text, for the terminal and for markdown; "–" where nothing was measured."""
+
+    def number(value: object, text: str) -> str:
+        return "–" if value is None or pd.isna(value) else text.format(value)
+
+    rate = number(row["cells_per_s"], "{:,.0f}")
+    if not pd.isna(row["low_cells_per_s"]):
+        rate += f" ({row['low_cells_per_s']:,.0f} to {row['high_cells_per_s']:,.0f})"
+    peak = row["peak_rss_bytes"]
+    entropy_text = number(row["entropy_bits"], "{:.2f}")
+    if entropy_text != "–":
+        error = row["entropy_error_bits"]
+        entropy_text += "" if pd.isna(error) else f" ± {error:.2f}"
+        entropy_text += number(row["ideal_bits"], " of {:.2f}")
+    mark = "".join(
+        sign
+        for sign, holds in (
+            ("†", row["marks"]),
+            ("*", row["fetches"] < doubts.FEWEST_FETCHES),
+            ("°", row["from_memory"]),
+            ("‡", row["dirty"]),
+        )
+        if holds
+    )
+    costs = {
+        "convert, s": number(row["convert_s"], "{:,.0f}"),
+        "pays after, epochs": "never"
+        if row["pays_after_epochs"] == np.inf
+        else number(row["pays_after_epochs"], "{:,.1f}"),
+    }
+    return {
+        "loader": " ".join(filter(None, [str(row["loader"]), str(row["other"])])) + mark,
+        "order": str(row["order"]),
+        "output": str(row["output"]),
+        "block": number(row["block_size"], "{:.0f}"),
+        "fetch": number(row["fetch_factor"], "{:.0f}"),
+        "cells/s": rate if row["status"] == "ok" else str(row["status"]),
+        "x AnnLoader": number(row["times_baseline"], "{:.1f}"),
+        "entropy, bits": entropy_text,
+        "memory, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
+        "CPU, us/cell": number(row["cpu_us_per_cell"], "{:,.0f}"),
+        "disk/CSR": number(row["read_per_delivered"], "{:.2f}"),
+        **({"of ceiling": _ceiling(row)} if shown["share_of_ceiling"] else {}),
+        **({"waiting": number(row["waiting_share"], "{:.0%}")} if shown["consumer_ms"] else {}),
+        **({"x warm": number(row["times_warm"], "{:.2g}")} if shown["times_warm"] else {}),
+        **(costs if shown["convert_s"] else {}),
+    }
+
+
+def _ceiling(row: Mapping[str, object]) -> str:
+    if pd.isna(row["share_of_ceiling"]):
+        return "–"
+    return f"{row['share_of_ceiling']:.0%} {row['binds']}"
+
+
+def footnotes(frame: pd.DataFrame) -> list[str]:
+    """What the marks of the table mean, and why rows that are not ok are not."""
+    notes = []
+    for row in frame.to_dict("records"):
+        notes += [f"† {row['loader']}: {reason}." for reason in row["marks"]]
+    if (frame["fetches"] < doubts.FEWEST_FETCHES).any():
+        notes.append(f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it.")
+    if frame["from_memory"].any():
+        notes.append("° by its end the page cache held most of the store, so it read memory as much as the disk.")
+    if frame["dirty"].any():
+        notes.append("‡ made with uncommitted code.")
+    for row in frame[frame["status"] != "ok"].to_dict("records"):
+        notes.append(f"{row['condition']}: {row['status']}, {row['reason']}.")
+    return list(dict.fromkeys(notes))
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    """The table and its footnotes, for a README."""
+    body = lines(frame)
+    head = list(body[0])
+    numeric = head[3:]
+    rule = ["---:" if name in numeric else "---" for name in head]
+    text = [head, rule, *([line[name] for name in head] for line in body)]
+    drawn = "\n".join("| " + " | ".join(line) + " |" for line in text)
+    return "\n\n".join([drawn, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
+
+
+def by_speed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Outputs apart, random before stream, the fastest first."""
+    return frame.sort_values(["output", "order", "cells_per_s"], ascending=[True, True, False], ignore_index=True)
+
+
+def csv(frame: pd.DataFrame) -> str:
+    """The table's numbers, a line a condition, named by its key too."""
+    flat = by_speed(frame).assign(
+        key=lambda f: [c.key for c in f["condition"]],
+        condition=lambda f: [str(c) for c in f["condition"]],
+        marks=lambda f: [SEPARATOR.join(m) for m in f["marks"]],
+        doubts=lambda f: [SEPARATOR.join(d) for d in f["doubts"]],
+    )
+    columns = [name for name in flat if name != "condition"]
+    return flat[[*columns, "condition"]].to_csv(index=False, float_format="%.6g")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """The table that `csv` wrote; a condition is its text."""
+    frame = pd.read_csv(path, converters=dict.fromkeys(("marks", "doubts"), _split))
+    return frame.assign(other=frame["other"].fillna(""))
+
+
+def _split(text: str) -> list[str]:
+    return text.split(SEPARATOR) if text else []

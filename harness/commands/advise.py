@@ -1,0 +1,74 @@
+"""`advise`: the fastest loader and settings for a data set, and the code to use them."""
+
+import argparse
+
+from harness.commands.bench import measure
+from harness.commands.common import load, print_table
+from harness.commands.display import console
+from harness.data import catalogue
+from harness.data.dataset import Dataset
+from harness.errors import UserError
+from harness.grids import expand, grid_names
+from harness.machine.lock import lock
+from harness.records import jsonl
+from harness.run.stores import store_path
+
+NO_LABELS = (
+    "It has no label column, so that the diversity of minibatches was not judged: these are the fastest settings. "
+    "Blocks of neighbouring cells make a minibatch uneven where the files are sorted; --labels names the columns of "
+    "obs to judge by."
+)
+
+
+def advise(options: argparse.Namespace) -> None:
+    """Measures what is missing, and prints the settings that are diverse enough, the fastest first, with code."""
+    import pandas as pd
+
+    from analysis import advise
+
+    out = console()
+    dataset = load(options.dataset, options.labels, out)
+    with lock(options.results):
+        for name in options.grid or catalogue.grids(options.dataset):
+            measure(expand(name, dataset.name), dataset, options.results, options, out)
+    frames = [advise.candidates(frame, dataset, options.results) for frame in tables(dataset, options)]
+    frames = [frame for frame in frames if len(frame)]
+    if not frames:
+        raise UserError(f"{options.results} has no measurement of {dataset.name} in random order that succeeded.")
+    rows = pd.concat(frames).drop_duplicates("condition", keep="last")
+    chosen = advise.choose(rows, options.within)
+    if chosen.empty:
+        nearest = rows.loc[rows["short_bits"].idxmin()]
+        raise UserError(
+            f"None of the {len(rows)} settings measured is within {options.within:g} bits of random for every label. "
+            f"The nearest is {nearest['condition']}, {nearest['short_bits']:.3f} bits short for {nearest['worst']}: "
+            f"--within {nearest['short_bits'] + 0.001:.3f} accepts it."
+        )
+    lines = advise.lines(chosen)
+    print_table(lines, out)
+    out.print()
+    for column in lines[0]:
+        if column in advise.EXPLAINED:
+            out.print(f"{column}: {advise.EXPLAINED[column]}", highlight=False, markup=False)
+    if "short_bits" in chosen:
+        out.print(f"At most {options.within:g} bits short of random for every label: --within", highlight=False)
+    else:
+        out.print(f"{dataset.name}: {NO_LABELS}", highlight=False, markup=False)
+    fastest = chosen.loc[chosen["cells_per_s"].idxmax(), "condition"]
+    out.print(f"\nThe fastest of them, {fastest}:\n", style="bold", highlight=False, markup=False)
+    program = advise.code(fastest, dataset, options.dataset, store_path(dataset, fastest.loader))
+    out.print(program, highlight=False, markup=False, soft_wrap=True)
+
+
+def tables(dataset: Dataset, options: argparse.Namespace) -> list:
+    """The tables of all grids in which this data set was measured."""
+    from analysis.tables import summary
+
+    found = []
+    for name in grid_names():
+        measured = summary.measured_on(dataset.name, jsonl.read(options.results / f"{name}.jsonl"))
+        if measured:
+            grid = expand(name, dataset.name)
+            if any(summary.rows_of(grid, dataset, measured).values()):
+                found.append(summary.table(grid, dataset, measured, [], [], options.results))
+    return found

@@ -1,0 +1,72 @@
+"""What several commands share: the default data set, the results folder, loading a data set, making stores."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import loaders
+from harness.commands.display import bar
+from harness.data import catalogue
+from harness.data.dataset import Dataset
+from harness.machine import host
+from harness.records import conversion, jsonl
+from harness.run.stores import prepare
+
+RESULTS = Path("results")
+DEFAULT_DATASET = "tahoe-mini"
+TEXTS = ("loader", "order", "output", "settings")
+"""Columns of a table that are not numbers."""
+
+
+def load(spec: str, labels: Sequence[str] | None, out: Console) -> Dataset:
+    """The data set, generated if it is not there yet; prints a line that describes it."""
+    with bar(f"making {spec}", "cells", out) as progress:
+        dataset = catalogue.load(spec, labels, progress)
+    out.print(
+        f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
+        f"values a cell, {len(dataset.paths)} file(s), {dataset.size_bytes / 1e6:,.0f} MB, "
+        f"labels: {', '.join(dataset.label_names) or 'none'}",
+        highlight=False,
+    )
+    return dataset
+
+
+def prepare_stores(dataset: Dataset, names: Iterable[str], folder: Path, out: Console) -> dict[str, str]:
+    """Makes the stores that are missing, and records each; returns the loaders that have none, with the reason."""
+    storeless = {}
+    for name in sorted(names):
+        if loaders.unavailable(name):
+            continue
+        with bar(f"store of {name}", "cells", out) as progress:
+            record = prepare(dataset, name, lambda done, progress=progress: progress(done, dataset.n_cells))
+        if record:
+            jsonl.append(folder / conversion.FILE, record)
+            size = f"{record.provenance['store_bytes'] / 1e6:,.0f} MB" if record.status == "ok" else record.reason
+            out.print(f"store of {name}: {record.status}, {record.seconds or 0:.0f} s, {size}", highlight=False)
+            if record.status != "ok":
+                storeless[name] = record.reason
+    return storeless
+
+
+def print_table(lines: Sequence[dict[str, str]], out: Console) -> None:
+    """Prints rows of text as a table; the columns are those of the first row."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in lines[0]:
+        table.add_column(name, justify="left" if name in TEXTS else "right", no_wrap=True)
+    for line in lines:
+        table.add_row(*line.values())
+    out.print()
+    out.print(table, highlight=False)
+
+
+def print_written(paths: Iterable[Path], out: Console) -> None:
+    """Prints the files that a command has written, one a line."""
+    out.print("\nWritten:", *(f"  {path}" for path in paths), sep="\n", highlight=False)
+
+
+def to_read(folder: Path) -> list[Path]:
+    """The folder; or the committed ones in place of this machine's own, if it has none yet."""
+    committed = sorted(RESULTS.glob("reference-*")) if folder == RESULTS / host.machine() else []
+    return committed if committed and not folder.is_dir() else [jsonl.existing(folder)]

@@ -1,0 +1,55 @@
+"""`figures`: tables and figures drawn again from the records, with nothing measured."""
+
+import argparse
+from pathlib import Path
+
+from harness.commands import cost_curves, train
+from harness.commands.common import DEFAULT_DATASET, load, print_written, to_read
+from harness.commands.display import console
+from harness.commands.publish import publish
+from harness.data import catalogue
+from harness.data.dataset import Dataset
+from harness.errors import UserError
+from harness.grids import datasets, expand, grid_names
+from harness.records import cost, jsonl, training
+
+
+def figures(options: argparse.Namespace) -> None:
+    """Draws every grid in a results folder again, and judges the papers' claims by its records."""
+    folders = to_read(options.results)
+    # Some committed records are of large data sets, which would have to be made first.
+    only = options.datasets or (None if folders == [options.results] else [DEFAULT_DATASET])
+    for folder in folders:
+        draw(folder, only)
+
+
+def draw(folder: Path, only: list[str] | None) -> None:
+    """only: the data sets whose grids are drawn; None: all."""
+    from analysis.tables import claims
+
+    out = console()
+    loaded: dict[str, Dataset] = {}
+    written: list[Path] = []
+    for name in grid_names():
+        measured = jsonl.read(folder / f"{name}.jsonl")
+        specs = [spec for spec in dict.fromkeys(m.condition.dataset for m in measured) if spec in catalogue.entries()]
+        if not specs or not set(specs) <= set(only or specs):
+            continue
+        for spec in specs:
+            loaded[spec] = loaded.get(spec) or load(spec, None, out)
+            if not any(m.provenance.get("dataset_fingerprint") == loaded[spec].fingerprint for m in measured):
+                raise UserError(f"The records of {name} are of other files than {spec} is made of on this machine.")
+        for group in [specs] if datasets(name) else [[spec] for spec in specs]:
+            grids = [expand(name, spec) for spec in group]
+            written += publish(grids, [loaded[spec] for spec in group], folder, out)
+    for file, kind, publish_those in (
+        (training.FILE, training.Run, train.publish),
+        (cost.FILE, cost.Cost, cost_curves.publish),
+    ):
+        for spec in dict.fromkeys(record.dataset for record in jsonl.read(folder / file, kind)):
+            if spec in catalogue.entries() and spec in (only or [spec]):
+                loaded[spec] = loaded.get(spec) or load(spec, None, out)
+                written += publish_those(loaded[spec], folder)
+    if not written:
+        raise UserError(f"{folder} holds no records of a data set of datasets.toml.")
+    print_written([*written, *claims.write(folder)], out)

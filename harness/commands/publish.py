@@ -1,0 +1,59 @@
+"""The table and the figures of a grid, from its records."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.commands.common import print_table
+from harness.data.dataset import Dataset
+from harness.grids import Grid
+from harness.records import ceiling, conversion, jsonl
+from harness.records.conversion import Conversion
+
+
+def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: Console) -> list[Path]:
+    """Prints the tables, and writes them and the figures; returns the files written, and that of the records.
+
+    grids: one grid, over each of the data sets.
+    """
+    # They take a second to import, and a mistake on the command line is to be reported at once.
+    from analysis.diversity import mixing
+    from analysis.figures import kinds, scaling, style
+    from analysis.tables import summary, text
+
+    name, axis = grids[0].name, grids[0].axis
+    path = folder / f"{name}.jsonl"
+    measured = jsonl.read(path)
+    converted = jsonl.read(folder / conversion.FILE, Conversion)
+    ceilings = ceiling.read(folder)
+    written, frames = [path], []
+    (folder / "figures").mkdir(exist_ok=True)
+    for grid, dataset in zip(grids, sets, strict=True):
+        if not any(summary.rows_of(grid, dataset, measured).values()):
+            continue
+        frame = summary.table(grid, dataset, measured, converted, ceilings, folder)
+        frames.append(frame)
+        print_table(text.lines(frame), out)
+        for note in text.footnotes(frame):
+            out.print(note, highlight=False, markup=False)
+        stem = folder / "figures" / f"{dataset.name}-{name}"
+        written += [_write(stem, "table.md", text.markdown(frame)), _write(stem, "table.csv", text.csv(frame))]
+        if axis:
+            continue
+        mixed = mixing.table(frame, dataset, folder)
+        if len(mixed):
+            written.append(_write(stem, "diversity.csv", mixing.csv(mixed)))
+        numbers = kinds.Numbers(frame, mixed, dataset, converted, ceilings)
+        for kind, (draw, _) in kinds.OF_A_GRID.items():
+            if drawn := draw(numbers):
+                written += style.save(drawn, stem.with_name(f"{stem.name}-{kind}"))
+    if axis and (drawn := scaling.draw(frames, axis, grids[0].title)):
+        written += style.save(drawn, folder / "figures" / name)
+    return [*written, *([folder / "logs"] if (folder / "logs").exists() else [])]
+
+
+def _write(stem: Path, suffix: str, text: str) -> Path:
+    path = stem.with_name(f"{stem.name}-{suffix}")
+    path.write_text(text)
+    return path

@@ -1,0 +1,13 @@
+"""`report`: one HTML page of all that lies in a results folder."""
+
+import argparse
+
+from harness.commands.common import print_written, to_read
+from harness.commands.display import console
+
+
+def report(options: argparse.Namespace) -> None:
+    """Writes report.html into the folder, or into each committed one where this machine has none."""
+    from analysis.report import write
+
+    print_written([write(folder) for folder in to_read(options.results)], console())

@@ -1,0 +1,82 @@
+"""Grids: the conditions of one table or figure, as grids.toml names them."""
+
+import itertools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import loaders
+from harness.condition import Condition, Timing
+from harness.errors import UserError, unknown
+
+GRIDS = Path(__file__).with_name("grids.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The conditions of one figure or table.
+
+    axis: for a grid that shows scaling, the column of the table that is the figure's x axis.
+    """
+
+    name: str
+    title: str
+    timing: Timing
+    conditions: tuple[Condition, ...]
+    axis: str | None = None
+
+
+@cache
+def _grids() -> dict[str, Any]:
+    return tomllib.loads(GRIDS.read_text())
+
+
+def expand(name: str, dataset: str) -> Grid:
+    """The grid `name` of grids.toml over `dataset`: every arm's lists multiplied out, without duplicates.
+
+    `loader = "all"` in an arm stands for every loader but those in its list `without`.
+    """
+    tables = _grids()
+    if name not in tables:
+        raise unknown("grid", name, tables)
+    table = tables[name]
+    conditions: dict[Condition, None] = {}
+    try:
+        for arm in table["arm"]:
+            knobs = arm.get("knobs", {})
+            axes = {key: value for key, value in arm.items() if key not in ("knobs", "without")}
+            if axes.get("loader") == "all":
+                axes["loader"] = _all_but(arm.get("without", []))
+            for values in _product(axes):
+                for chosen in _product(knobs):
+                    conditions[Condition(dataset=dataset, **values, knobs=tuple(chosen.items()))] = None
+        timing = Timing(**table.get("timing", {}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{GRIDS.name}, table [{name}]: {error}.") from error
+    return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions), axis=table.get("axis"))
+
+
+def _all_but(without: Sequence[str]) -> list[str]:
+    """All loaders but these; ValueError for a name that is not a loader's."""
+    if missing := [name for name in without if name not in loaders.NAMES]:
+        raise ValueError(f"there is no loader {', '.join(missing)} to leave out")
+    return [name for name in loaders.NAMES if name not in without]
+
+
+def grid_names() -> tuple[str, ...]:
+    """The grids of grids.toml, in its order."""
+    return tuple(_grids())
+
+
+def datasets(name: str) -> tuple[str, ...]:
+    """The data sets that a grid compares; () for one that takes any."""
+    return tuple(_grids().get(name, {}).get("datasets", ()))
+
+
+def _product(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the axes; a value that is not a list is an axis of one."""
+    lists = [value if isinstance(value, list) else [value] for value in axes.values()]
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*lists)]

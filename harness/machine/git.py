@@ -1,0 +1,27 @@
+"""The commit of this checkout."""
+
+import subprocess
+
+from harness.machine.host import ROOT
+
+
+def state() -> tuple[str | None, bool | None]:
+    """(commit, whether the code differs from it). Compared are tracked files outside results/, and new modules.
+
+    (None, None) where this is no checkout, or there is no git.
+    """
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=30
+            )
+        except (OSError, subprocess.SubprocessError):  # no git, or not a checkout
+            return None
+        return done.stdout.strip()
+
+    commit = git("rev-parse", "HEAD")
+    if commit is None:
+        return None, None
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
+    return commit, bool(changed or git("status", "--porcelain", "--", "harness", "loaders", "loadstone", "analysis"))

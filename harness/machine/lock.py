@@ -1,0 +1,26 @@
+"""A lock on a folder, held by one process at a time."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.errors import UserError
+
+
+@contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Makes the folder and locks it for this process; UserError where another process holds the lock."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise UserError(f"The folder {folder} cannot be written: {error.strerror}.") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"Another run is writing to {folder}; two at once would spoil each other. Wait for it, or stop it."
+            ) from None
+        yield

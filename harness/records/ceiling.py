@@ -1,0 +1,81 @@
+"""The ceilings of a store: a line of ceilings.jsonl for each number of cores, and what they allow a loader."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import loaders
+from harness.records import jsonl
+from harness.records.measurement import Measurement
+
+FILE = "ceilings.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling:
+    """What the machine allows with one store and so many cores, without a loader; null is "not measured".
+
+    storage: bytes/s by reader ("own", "own, huge pages", "fio") and mode, on all cores, with `piece_bytes` a read in
+    random order; decode_cells_per_s: chunks decompressed from memory (null: the store is not compressed);
+    copy_cells_per_s: by output, rows in memory copied into minibatches.
+    """
+
+    dataset: str
+    store: str
+    cores: int
+    storage: dict[str, dict[str, float | None]]
+    piece_bytes: int
+    decode_cells_per_s: float | None
+    copy_cells_per_s: dict[str, float]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    schema: int = 1
+
+    @property
+    def storage_bytes_per_s(self) -> float:
+        """The highest rate from the disk, by any reader in any mode."""
+        return max(rate for modes in self.storage.values() for rate in modes.values() if rate)
+
+
+class Roof(NamedTuple):
+    """cells_per_s: the least of the ceilings over a row; binds: "disk", "decode" or "copy"."""
+
+    cells_per_s: float
+    binds: str
+
+
+def read(folder: Path) -> list[Ceiling]:
+    """Those of a machine's folder, in the order they were measured."""
+    return jsonl.read(folder / FILE, Ceiling)
+
+
+def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
+    """The latest ceiling of the row's machine, data set, store and cores; None where there is none.
+
+    If only another store of the same cells was measured, its disk and copying hold too, and decoding is not known.
+    """
+    cores = m.condition.cores or m.provenance.get("cores")
+    wanted = (m.provenance.get("machine"), m.provenance.get("dataset_fingerprint"), cores)
+    of_cells = [
+        c for c in ceilings if (c.provenance.get("machine"), c.provenance.get("dataset_fingerprint"), c.cores) == wanted
+    ]
+    store = loaders.get(m.condition.loader).store
+    of_store = [c for c in of_cells if c.store == store]
+    if of_store or not of_cells:
+        return of_store[-1] if of_store else None
+    return replace(of_cells[-1], store=store, decode_cells_per_s=None)
+
+
+def roof(m: Measurement, ceiling: Ceiling) -> Roof:
+    """The rate that the machine allows at most, given the bytes that this row's loader took from the disk for a cell.
+
+    A loader that holds all cells in memory is bound by copying alone: it has read and decoded them when it opened.
+    """
+    limits = {"copy": ceiling.copy_cells_per_s[m.condition.output]}
+    if not loaders.holds_all(m.condition.loader):
+        if m.disk_read_bytes:
+            limits["disk"] = ceiling.storage_bytes_per_s * m.rows / m.disk_read_bytes
+        if ceiling.decode_cells_per_s:
+            limits["decode"] = ceiling.decode_cells_per_s
+    binds = min(limits, key=limits.get)
+    return Roof(limits[binds], binds)

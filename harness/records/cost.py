@@ -1,0 +1,28 @@
+"""Costs of a cell by how many cells are handled at once: a line of laws.jsonl for each."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FILE = "laws.jsonl"
+PHASES = (
+    "a cell at a time, each ranked by pandas",
+    "a minibatch of cells at a time, ranked by pandas",
+    "the same, read by our own gather",
+    "the same, ranked by polars",
+    "blocks of 16 in buffers of 16,384, ranked compiled",
+)
+"""The phases of the law "ladder", by number: how SLAF's authors went from single cells to large pieces."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """us_per_cell: of each repeat, of one operation (`law`: "ranking", "shuffling", "reading", "fitting") done by
+    `method` to `size` cells at once. With the law "ladder", size is the number of a phase."""
+
+    dataset: str
+    law: str
+    method: str
+    size: int
+    us_per_cell: list[float]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    schema: int = 1

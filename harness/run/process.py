@@ -1,0 +1,158 @@
+"""Runs one worker process to its end, or kills it and all that it started, and says how it ended."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from harness.machine import host
+from harness.machine.cgroup import Group
+from harness.machine.interpreter import interpreter
+from harness.run.job import Job, Outcome
+
+EXIT_S = 60.0  # for a worker to end by itself after it has closed its output
+
+Progress = Callable[[str, int, float], None]
+"""Receives a worker's progress: phase, cells, seconds."""
+
+
+class Pause(NamedTuple):
+    """For a worker that waits before it measures.
+
+    begin: called with the bytes that the worker holds once it is ready. The worker goes on when `begin` returns; an
+    OSError from it ends the worker. group: the control group that the worker is put into.
+    """
+
+    begin: Callable[[int], None]
+    group: Group | None = None
+
+
+class Spawn(Protocol):
+    """Gives a job to a worker and returns its outcome, as `spawn` does."""
+
+    def __call__(
+        self, job: Job, cores: int | None, timeout_s: float | None, progress: Progress, pause: Pause | None = None
+    ) -> Outcome: ...
+
+
+def spawn(
+    job: Job, cores: int | None, timeout_s: float | None, progress: Progress, pause: Pause | None = None
+) -> Outcome:
+    """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" where it sent none.
+
+    An outcome that has come stands: what goes wrong afterwards becomes its `reason`. cores: the size of the thread
+    pools of the libraries that the worker imports (None: all cores).
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    outcome, trouble = None, None
+    with tempfile.TemporaryFile() as log:
+        worker = subprocess.Popen(
+            [interpreter(job.loader), "-m", "harness.run.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=host.ROOT,
+            env=os.environ | host.thread_budget(cores) | {"PYTHONWARNINGS": "ignore"},
+            start_new_session=True,
+        )
+        try:
+            with suppress(BrokenPipeError):  # the exit code of a worker that has gone says why
+                if pause and pause.group:
+                    pause.group.add(worker.pid)
+                _send(worker, job.to_json(), last=pause is None)
+            for line in lines_until(worker.stdout, deadline):
+                message = parse(line)
+                if message is None:
+                    trouble = f"the worker wrote something else than its protocol: {line[:80]!r}"
+                    break
+                if "outcome" in message:
+                    outcome = Outcome.of_message(job.task, message["outcome"])
+                trouble = message.get("order_trouble", trouble)
+                if "ready" in message:
+                    try:
+                        pause.begin(message["ready"])
+                    except OSError as error:
+                        trouble = str(error)
+                        break
+                    with suppress(BrokenPipeError):
+                        _send(worker, "go on", last=True)
+                if "phase" in message:
+                    progress(message["phase"], message["rows"], message["seconds"])
+            else:
+                with suppress(subprocess.TimeoutExpired):  # its outcome has come already
+                    worker.wait(timeout=EXIT_S)
+        except TimeoutError:
+            trouble = f"no {'order' if outcome else 'result'} after {timeout_s:g} s"
+            outcome = outcome or Outcome(status="timeout")
+        finally:
+            status = worker.poll()
+            _kill_group(worker)
+        log.seek(0)
+        text = log.read().decode(errors="replace")
+    if outcome is None:
+        outcome = Outcome(status="failed")
+        trouble = trouble or death(status, text)
+    # The kernel may have killed a process that the worker started, and not the worker itself.
+    killed = bool(pause and pause.group and outcome.status == "failed" and pause.group.has_killed())
+    reason = "its memory limit killed it" if killed else outcome.reason or trouble
+    return replace(outcome, reason=reason, out_of_memory=killed, log=text)
+
+
+def _send(worker: subprocess.Popen, line: str, last: bool) -> None:
+    worker.stdin.write(line.encode() + b"\n")
+    worker.stdin.flush()
+    if last:
+        worker.stdin.close()
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """A message of the worker's protocol; None for anything else."""
+    try:
+        message = json.loads(line)
+    except ValueError:  # not JSON, or not even text
+        return None
+    known = {"outcome", "order_trouble", "phase", "ready"}
+    return message if isinstance(message, dict) and known & set(message) else None
+
+
+def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
+    """Whole lines from a pipe as they come; TimeoutError once the deadline has passed."""
+    rest = b""
+    while True:
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([pipe], [], [], left)
+        if not ready:
+            raise TimeoutError
+        piece = os.read(pipe.fileno(), 1 << 16)
+        if not piece:
+            return
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+
+
+def death(status: int | None, log: str) -> str:
+    """Why a worker ended without an outcome, in a sentence."""
+    last = next((line for line in reversed(log.splitlines()) if line.strip()), "it wrote no message")
+    if status is None:
+        return "the worker closed its output and did not end"
+    if status == -signal.SIGKILL:
+        return "the worker was killed (SIGKILL); if nobody did so by hand, the system ran out of memory"
+    if status < 0:
+        return f"the worker died of {signal.Signals(-status).name}: {last}"
+    return f"the worker ended with exit code {status} and no result: {last}"
+
+
+def _kill_group(worker: subprocess.Popen) -> None:
+    with suppress(ProcessLookupError):  # it and its children may have ended by themselves
+        os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
+    worker.stdout.close()
+    with suppress(BrokenPipeError):  # it may not have read its job
+        worker.stdin.close()

@@ -1,0 +1,43 @@
+"""The provenance of a record: machine, moment, commit, versions, data set, disk."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import loaders
+from harness.data.dataset import Dataset
+from harness.machine import git, host, interpreter
+
+RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy", "scipy", "torch")
+
+
+def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[str, Any]:
+    """Machine, time, commit, and the versions of the packages that the loader needs; no user name, address or path."""
+    commit, dirty = git.state()
+    environment = interpreter.environment(loader, loaders.get(loader).imports)
+    wanted = sorted({*RECORDED_PACKAGES, *chain.from_iterable(environment.owners.values())})
+    return {
+        "utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git_commit": commit,
+        "git_dirty": dirty,
+        **host.facts(),
+        "python": environment.python,
+        "packages": {name: environment.packages[name] for name in wanted if name in environment.packages},
+        "filesystem": None,
+        "read_ahead_bytes": None,
+        "evict_method": None,
+        "env": host.thread_budget(cores),
+        "dataset_fingerprint": dataset.fingerprint,
+        "store_bytes": None,
+    }
+
+
+def of_store(files: Sequence[Path]) -> dict[str, Any]:
+    """The part of the provenance that describes where the store lies."""
+    return {
+        "store_bytes": sum(file.stat().st_size for file in files),
+        "filesystem": host.filesystem(files[0]),
+        "read_ahead_bytes": host.read_ahead_bytes(files[0]),
+    }

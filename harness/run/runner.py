@@ -1,0 +1,189 @@
+"""The parent process: which measurements are missing, in what order, and each one in a fresh worker."""
+
+import os
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import loaders
+from harness.condition import Condition, Timing
+from harness.data.damage import first_damage
+from harness.data.dataset import Dataset
+from harness.errors import UserError
+from harness.grids import Grid
+from harness.machine import git, host, pagecache
+from harness.records import jsonl, orders
+from harness.records.measurement import COLD_AT_MOST, Measurement
+from harness.run.concurrent import spawn_together
+from harness.run.job import Job
+from harness.run.memory_limit import spawn_bounded
+from harness.run.process import Spawn, spawn
+from harness.run.provenance import of_store, provenance
+from harness.run.stores import store_files, store_path
+
+
+class Task(NamedTuple):
+    """One measurement to make."""
+
+    condition: Condition
+    repeat: int
+
+
+class Display(Protocol):
+    """Shows what is measured; see `harness.commands.display`."""
+
+    def begin(self, condition: Condition, repeat: int, timing: Timing) -> None: ...
+
+    def phase(self, phase: str, rows: int = 0, seconds: float = 0.0) -> None: ...
+
+    def end(self, measurement: Measurement) -> None: ...
+
+
+def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: int, retry: bool) -> list[Task]:
+    """The measurements that are still to be made, in the order in which to make them.
+
+    Repeats are the outer loop, and the conditions are shuffled inside it, so that drift affects all alike. A row
+    counts as done if it is of these files with this timing; with `retry`, only if it is ok. A row of uncommitted code
+    is measured again once the code is committed, and one of a loader that was not installed once it is.
+    """
+    _, dirty = git.state()
+    had = {
+        (m.condition, m.repeat)
+        for m in done
+        if m.timing == grid.timing
+        and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
+        and (m.status == "ok" or not retry)
+        and (dirty or not m.provenance.get("git_dirty"))
+        and not (loaders.NOT_INSTALLED in (m.reason or "") and not loaders.unavailable(m.condition.loader))
+    }
+    tasks = []
+    for repeat in range(repeats):
+        conditions = list(grid.conditions)
+        random.Random(f"{grid.name} {repeat}").shuffle(conditions)
+        tasks += [Task(c, repeat) for c in conditions if (c, repeat) not in had]
+    return tasks
+
+
+def run(
+    grid: Grid,
+    dataset: Dataset,
+    tasks: Sequence[Task],
+    storeless: dict[str, str],
+    path: Path,
+    display: Display,
+    spawn: Spawn = spawn,
+) -> None:
+    """Measures the tasks one after another, appending each to `path` before the next begins.
+
+    storeless: the loaders whose store could not be made, and why. spawn: gives a job to a worker.
+    UserError where the data set is replaced meanwhile.
+    """
+    before = stamps(dataset.paths)
+    for task in tasks:
+        if stamps(dataset.paths) != before:
+            raise UserError(
+                f"The files of {dataset.name} were replaced while they were measured. Start again: the rows so far are "
+                "of the old files, and are kept as such."
+            )
+        display.begin(task.condition, task.repeat, grid.timing)
+        measurement = measure_one(grid, dataset, task, storeless, path.parent, display, spawn)
+        jsonl.append(path, measurement)
+        display.end(measurement)
+
+
+def measure_one(
+    grid: Grid,
+    dataset: Dataset,
+    task: Task,
+    storeless: dict[str, str],
+    folder: Path,
+    display: Display,
+    spawn: Spawn = spawn,
+) -> Measurement:
+    """One row. The page cache is emptied before the worker exists: pages that a process has mapped would stay."""
+    condition = task.condition
+    row: dict[str, Any] = {
+        "condition": condition,
+        "timing": grid.timing,
+        "repeat": task.repeat,
+        "provenance": provenance(condition.loader, dataset, condition.cores),
+    }
+    if reason := loaders.unavailable(condition.loader):
+        return Measurement(**row, status="skipped", reason=reason)
+    if condition.loader in storeless:
+        reason = f"its store could not be made: {storeless[condition.loader]}"
+        return Measurement(**row, status="failed", reason=reason)
+    files = store_files(dataset, condition.loader)
+    before = stamps(files)
+    row["provenance"] |= of_store(files)
+    if condition.cache == "warm":
+        display.phase("warm")
+        pagecache.warm(files)
+    else:
+        display.phase("evict")
+        method = row["provenance"]["evict_method"] = pagecache.evict(files)
+        if method is None:
+            return Measurement(**row, status="skipped", reason="this system offers no way to empty its page cache")
+    row["resident_before"] = pagecache.resident(files)
+    if condition.cache != "warm" and (row["resident_before"] or 0) > COLD_AT_MOST:
+        in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
+        why = "it lies on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
+        reason = f"{row['resident_before']:.0%} of the store stayed in the page cache: {why}"
+        return Measurement(**row, status="failed", reason=reason)
+    job = Job(
+        task="measure",
+        loader=condition.loader,
+        adapter=loaders.NAMES[condition.loader],
+        dataset=dataset,
+        store=store_path(dataset, condition.loader).resolve(),
+        condition=condition,
+        timing=grid.timing,
+        files=tuple(str(file.resolve()) for file in files),
+        order_path=order_to_record(grid, dataset, task, folder),
+    )
+    if condition.processes > 1:
+        outcome = spawn_together(job, grid.timing.timeout_s, display.phase, spawn)
+    elif condition.cache == "bounded":
+        outcome, row["provenance"]["bound"] = spawn_bounded(job, files, grid.timing.timeout_s, display.phase, spawn)
+    else:
+        outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
+    if outcome.status in ("failed", "timeout") and outcome.log:
+        (folder / "logs").mkdir(exist_ok=True)
+        (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(outcome.log)
+    reason = outcome.reason
+    if outcome.errno is not None:
+        reason = first_damage(dataset) or reason
+    if stamps(files) != before:
+        return Measurement(**row, status="failed", reason="its files were replaced while they were read; start again")
+    window = asdict(outcome.answer) if outcome.answer else {}
+    window.pop("edges_s", None)
+    resident = pagecache.resident(files)
+    return Measurement(**row, **window, status=outcome.status, reason=reason, resident_after=resident)
+
+
+def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> Path | None:
+    """Where this measurement is to record its order; None where another one records it.
+
+    The first repeat records it anew, so that it is of this very code. Where the grid holds the condition's twin, which
+    has the same order, the twin does so.
+    """
+    condition = task.condition
+    path = orders.path(folder, condition, dataset.fingerprint)
+    by_twin = condition != condition.twin and condition.twin in grid.conditions
+    if (task.repeat and path.exists()) or by_twin or not grid.timing.order_s:
+        return None
+    return path.resolve()
+
+
+def stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
+    """For each file, what changes when it is replaced or written to; None for a file that is gone."""
+    return [(s.st_ino, s.st_size, s.st_mtime_ns) if (s := _stat(file)) else None for file in files]
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,67 @@
+"""The stores of loaders that do not read h5ad files: where each lies, and its making, once, whole or not at all."""
+
+import errno
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import loaders
+from harness.data.catalogue import DATA
+from harness.data.dataset import Dataset
+from harness.errors import UserError
+from harness.records.conversion import Conversion
+from harness.run.job import Job
+from harness.run.process import spawn
+from harness.run.provenance import provenance
+from loaders.protocol import UNCONVERTED
+
+STORES = DATA / "stores"
+
+
+def store_path(dataset: Dataset, loader: str) -> Path:
+    """Where the loader's store of these files lies, or will lie."""
+    adapter = loaders.get(loader)
+    return STORES / f"{dataset.name}-{dataset.fingerprint}" / adapter.store.replace("/", "-")
+
+
+def store_files(dataset: Dataset, loader: str) -> list[Path]:
+    """The files the loader reads: the data set's own, or those of its store."""
+    if loaders.get(loader).store == UNCONVERTED:
+        return list(dataset.paths)
+    return sorted(path for path in store_path(dataset, loader).rglob("*") if path.is_file())
+
+
+def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> Conversion | None:
+    """Converts the data set for the loader in a worker; None where the store is there already, or not needed.
+
+    A conversion that fails leaves nothing behind but its reason. UserError where the disk is full.
+    """
+    adapter = loaders.get(loader)
+    path = store_path(dataset, loader)
+    if adapter.store == UNCONVERTED or path.exists():
+        return None
+    aside = path.with_name(path.name + ".partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    job = Job(
+        task="convert", loader=loader, adapter=loaders.NAMES[loader], dataset=dataset, store=aside.resolve()
+    )  # fmt: skip
+    outcome = spawn(job, None, None, lambda phase, cells, seconds: progress(cells))
+    if outcome.status == "ok":
+        aside.rename(path)
+    else:
+        shutil.rmtree(aside)
+    if outcome.errno == errno.ENOSPC:
+        raise UserError(f"the disk of {DATA} is full; nothing that looks finished was left on it.")
+    facts = provenance(loader, dataset)
+    facts["store_bytes"] = sum(file.stat().st_size for file in store_files(dataset, loader)) or None
+    return Conversion(
+        dataset=dataset.name,
+        loader=loader,
+        store=adapter.store,
+        status=outcome.status,
+        reason=outcome.reason,
+        provenance=facts,
+        **(asdict(outcome.answer) if outcome.answer else {}),
+    )

@@ -1,0 +1,225 @@
+"""The child process: a job on standard input, progress and one outcome as JSON lines on standard output.
+
+    python -m harness.run.worker < job
+
+It imports one adapter, and may run in another environment's Python. Where memory is to be limited, or several workers
+are measured at the same time, it reports that it is ready and what it holds, and waits for a line before it goes on.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+import loaders
+from harness.machine import host, process_usage
+from harness.records import orders
+from harness.run.job import Converted, Held, Job, Outcome, Rates, Window, message
+from harness.run.measure import measure, touch
+from loaders.protocol import Incompatible
+
+PROGRESS_S = 0.5
+ORDER_BATCHES = 512
+LOOK_S = 0.1  # between two looks at how much memory is held
+
+Send = Callable[[dict[str, Any]], None]
+
+
+def main() -> None:
+    process_usage.die_with_parent()
+    send = _private_output()
+    job = Job.from_json(sys.stdin.readline())
+    outcome = run(job, send)
+    send({"outcome": message(outcome)})
+    if outcome.status == "ok" and job.order_path:
+        # The outcome has been sent: an error here costs the order alone.
+        try:
+            record_order(job, send)
+        except Exception as error:
+            traceback.print_exc()
+            send({"order_trouble": f"its order could not be recorded: {type(error).__name__}: {error}"})
+
+
+def run(job: Job, send: Send) -> Outcome:
+    """Does the task of the job. Whatever a library raises becomes the outcome's reason."""
+    task = {"convert": convert, "ceiling": ceiling, "weigh": weigh, "measure": measure_window}[job.task]
+    try:
+        return Outcome(status="ok", answer=task(job, send))
+    except Incompatible as reason:
+        return Outcome(status="skipped", reason=f"{job.loader} cannot honour this condition: {reason}")
+    except Exception as error:
+        traceback.print_exc()
+        return Outcome(status="failed", reason=f"{type(error).__name__}: {error}", errno=_errno(error))
+
+
+def convert(job: Job, send: Send) -> Converted:
+    """Writes the loader's store into the empty folder `store`."""
+    start = time.perf_counter()
+
+    def progress(cells: int) -> None:
+        send({"phase": "convert", "rows": cells, "seconds": time.perf_counter() - start})
+
+    progress(0)
+    loaders.load(job.adapter).prepare(job.dataset, job.store, progress)
+    return Converted(seconds=time.perf_counter() - start, peak_rss_bytes=process_usage.peak_rss_bytes())
+
+
+def ceiling(job: Job, send: Send) -> Rates:
+    """The rates that decoding and copying alone would allow, as the loader's adapter measures them."""
+    limit_cores(job.cores)
+    return Rates(**loaders.load(job.adapter).ceiling(job.dataset, job.store, job.seconds))
+
+
+def measure_window(job: Job, send: Send) -> Window:
+    """Opens the loader and measures one window."""
+    condition = job.condition
+    last_sent = 0.0
+
+    def progress(phase: str, rows: int, seconds: float) -> None:
+        nonlocal last_sent
+        if time.monotonic() - last_sent >= PROGRESS_S:
+            last_sent = time.monotonic()
+            send({"phase": phase, "rows": rows, "seconds": seconds})
+
+    loader, open_s = open_loader(job, send)
+    period_rows = loader.fetch_rows * max(1, condition.workers)
+    try:
+        if condition.cache == "bounded":
+            send({"phase": "fill", "rows": 0, "seconds": 0.0})
+            # When the third buffer begins, the loader holds what it goes on holding.
+            send({"ready": held_at_most(loader, job.files, lambda rows, seconds: rows > 2 * period_rows)})
+            sys.stdin.readline()
+        elif condition.processes > 1:
+            send({"ready": process_usage.held_bytes(job.files)})
+            sys.stdin.readline()
+        trace = measure(
+            loader,
+            job.timing,
+            time.perf_counter,
+            epoch_rows=job.dataset.n_cells,
+            period_rows=period_rows,
+            first_epoch=int(condition.cache == "bounded"),
+            consumer_s=condition.consumer_ms / 1e3,
+            probe=process_usage.usage,
+            progress=progress,
+        )
+        peak = process_usage.peak_rss_bytes()
+        fetches = trace.rows / loader.fetch_rows
+    finally:
+        loader.close()
+    values = asdict(trace)
+    first, last, start_s = values.pop("begun"), values.pop("ended"), values.pop("start_s")
+    counted = first.disk_read_bytes is not None and last.disk_read_bytes is not None
+    return Window(
+        **values,
+        edges_s=(start_s, start_s + trace.seconds),
+        marks=dict(loader.broken(condition)),
+        open_s=open_s,
+        fetches=fetches,
+        cpu_s=last.cpu_s - first.cpu_s,
+        disk_read_bytes=last.disk_read_bytes - first.disk_read_bytes if counted else None,
+        peak_rss_bytes=peak,
+    )
+
+
+def weigh(job: Job, send: Send) -> Held:
+    """Reads for as long as a measurement would take, with no limit on memory."""
+    timing = job.timing
+    loader, _ = open_loader(job, send)
+    try:
+        held = held_at_most(loader, job.files, lambda rows, seconds: seconds > timing.warmup_s + timing.measure_s)
+    finally:
+        loader.close()
+    return Held(held_bytes=held)
+
+
+def open_loader(job: Job, send: Send) -> tuple[Any, float]:
+    """(the loader without row ids, on no more cores than the condition has; the seconds that opening took)."""
+    if job.condition.cores:
+        limit_cores(job.condition.cores)
+    send({"phase": "open", "rows": 0, "seconds": 0.0})
+    adapter = loaders.load(job.adapter)
+    start = time.perf_counter()
+    loader = adapter.open(job.dataset, job.store, job.condition, rows=False)
+    return loader, time.perf_counter() - start
+
+
+def limit_cores(cores: int) -> None:
+    """Restricts this process to so many of its cores; Incompatible where it has fewer."""
+    if cores > host.available_cores():
+        raise Incompatible(f"it asks for {cores} cores, and there are {host.available_cores()}")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+
+
+def held_at_most(loader: Any, files: Sequence[str], enough: Callable[[int, float], bool]) -> int:
+    """The most bytes that this process and its children held while they read the first epoch until
+    `enough(rows, seconds)`; mapped pages of the store's files are not counted."""
+    start = looked = time.monotonic()
+    most, rows = 0, 0
+    for batch in loader.epoch(0):
+        rows += touch(batch)
+        now = time.monotonic()
+        if now - looked > LOOK_S:
+            most, looked = max(most, process_usage.held_bytes(files)), now
+        if enough(rows, now - start):
+            break
+    return max(most, process_usage.held_bytes(files))
+
+
+def record_order(job: Job, send: Send) -> None:
+    """Opens the loader again, with row ids, and saves those of an epoch's first minibatches."""
+    send({"phase": "order", "rows": 0, "seconds": 0.0})
+    loader = loaders.load(job.adapter).open(job.dataset, job.store, job.condition, rows=True)
+    try:
+        ids = first_batches(loader.epoch(0), loader.fetch_rows, job.timing.order_s)
+        orders.save(job.order_path, ids, loader.fetch_rows)
+    finally:
+        loader.close()
+
+
+def first_batches(batches: Iterator[Any], fetch_rows: int, seconds: float) -> list[np.ndarray]:
+    """Row ids of an epoch's first minibatches: those of the whole fetches that begin within `seconds`, or within 512
+    minibatches.
+
+    Minibatches of one fetch are drawn from the same blocks, so that half a fetch would misrepresent its diversity.
+    """
+    stop = time.monotonic() + seconds
+    ids, rows = [], 0
+    for batch in batches:
+        touch(batch)
+        ids.append(np.asarray(batch.rows, np.int64))
+        rows += len(ids[-1])
+        whole = rows % fetch_rows == 0
+        if whole and (len(ids) >= ORDER_BATCHES or time.monotonic() > stop):
+            break
+    return ids
+
+
+def _private_output() -> Send:
+    """Keeps standard output for the protocol; what a library prints there goes to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def send(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=out, flush=True)
+
+    return send
+
+
+def _errno(error: BaseException | None) -> int | None:
+    """The system's error number, of the error or its cause; 0 for an OSError without one, as HDF5 raises."""
+    while error is not None:
+        if isinstance(error, OSError):
+            return error.errno or 0
+        error = error.__cause__ or error.__context__
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Advice is the fastest setting that is diverse enough for every label, and its code runs."""
+
+import re
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import loaders
+from analysis import advise as advice
+from analysis.diversity import mixing
+from analysis.tables import summary
+from harness.__main__ import main
+from harness.condition import Condition
+from harness.data.dataset import Dataset
+from harness.grids import expand
+from harness.records import jsonl, orders
+from harness.records.measurement import Measurement
+from loaders.protocol import UNCONVERTED
+from tests.conftest import skip_unless_available
+
+
+@pytest.fixture
+def measured(tiny_set: Dataset, tmp_path: Path) -> Path:
+    """Records of the grid `smoke`: blocks of 8 are fastest and of one plate each; single cells are mixed."""
+    grid = expand("smoke", tiny_set.name)
+    rng = np.random.default_rng(0)
+    for condition in grid.conditions:
+        block = dict(condition.knobs).get("block_size", 1)
+        random = condition.order == "random"
+        m = Measurement(
+            condition=condition, timing=grid.timing, repeat=0, status="ok", rows=1000 * block, seconds=1.0, fetches=9.0,
+            peak_rss_bytes=5_000_000,
+            provenance={"dataset_fingerprint": tiny_set.fingerprint, "git_dirty": False},
+        )  # fmt: skip
+        jsonl.append(tmp_path / "smoke.jsonl", m)
+        mixed = rng.permutation(tiny_set.n_cells)
+        ids = [mixed[16 * i : 16 * (i + 1)] if random and block == 1 else np.arange(16) for i in range(60)]
+        orders.save(orders.path(tmp_path, condition, tiny_set.fingerprint), ids, 16)
+    return tmp_path
+
+
+def advise(dataset: Dataset, results: Path, *more: str) -> int:
+    where = str(dataset.paths[0].parent)
+    return main(["advise", "--dataset", where, "--grid", "smoke", "--results", str(results), *more])
+
+
+def test_the_fastest_that_is_diverse_enough_for_its_worst_label(
+    measured: Path, tiny_set: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert advise(tiny_set, measured, "--within", "0.2") == 0
+    printed = capsys.readouterr().out
+    assert "0 measurements to make" in printed
+    assert "worst label: " in printed
+    assert "short of random, bits: " in printed
+    assert "block_size=8" not in printed
+    assert not re.search(r"^reference ", printed, re.MULTILINE)
+    code = printed[printed.index("from loadstone import") :]
+    exec(code.replace("range(10)", "range(1)"), {})
+    assert advise(tiny_set, measured, "--within", "-9") == 2
+    error = capsys.readouterr().err
+    assert "within -9 bits of random for every label" in error
+    assert "--within" in error
+
+
+def test_settings_are_judged_by_the_label_that_falls_short_most(measured: Path, tiny_set: Dataset) -> None:
+    grid = expand("smoke", tiny_set.name)
+    frame = summary.table(grid, tiny_set, jsonl.read(measured / "smoke.jsonl"), [], [], measured)
+    rows = advice.candidates(frame, tiny_set, measured)
+    mixed = mixing.table(frame, tiny_set, measured)
+    shortfall = (
+        (mixed["random_bits"] - mixed["entropy_bits"]).groupby([mixed["condition"].map(str), mixed["label"]]).first()
+    )
+    assert len(rows) > 2
+    for row in rows.itertuples():
+        of_labels = shortfall[str(row.condition)]
+        assert row.short_bits == of_labels.max()
+        assert row.worst == of_labels.idxmax()
+        assert row.short_bits > of_labels.min()
+
+
+def test_what_is_missing_is_measured(tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And where no column is a label, the fastest settings are shown."""
+    where = str(tiny_folder / "part0.h5ad")
+    arguments = ["advise", "--dataset", where, "--results", str(tmp_path), "--grid", "smoke", "--loaders", "native"]
+    assert main([*arguments, "--within", "9"]) == 0
+    assert "6 measurements to make" in capsys.readouterr().out
+    assert len(jsonl.read(tmp_path / "smoke.jsonl")) == 6
+
+
+def test_without_labels_the_fastest_settings_are_shown(
+    tiny_set: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = ad.AnnData(csr_matrix(np.ones((300, 5), np.float32)))
+    x.write_h5ad(tmp_path / "plain.h5ad")
+    arguments = ["advise", "--dataset", str(tmp_path / "plain.h5ad"), "--results", str(tmp_path / "out")]
+    assert main([*arguments, "--grid", "smoke", "--loaders", "native"]) == 0
+    printed = capsys.readouterr().out
+    assert "diversity of minibatches was not judged" in printed
+    assert "worst label" not in printed
+    exec(printed[printed.index("from loadstone import") :].replace("range(10)", "range(1)"), {})
+
+
+@pytest.mark.parametrize("output", ["csr", "dense"])
+@pytest.mark.parametrize("loader", ["native", "scdataset", "annbatch", "native_zarr", "annloader"])
+def test_the_code_reads_every_cell(tiny_set: Dataset, tmp_path: Path, loader: str, output: str) -> None:
+    """By the library's own API where the adapter knows it; through the adapter else."""
+    skip_unless_available(loader)
+    path = tmp_path / "store"
+    adapter = loaders.get(loader)
+    if adapter.store != UNCONVERTED:
+        path.mkdir()
+        adapter.prepare(tiny_set, path, lambda cells: None)
+    settings = {"scdataset": (("block_size", 4), ("fetch_factor", 2)), "native": (("block_size", 4),)}
+    small = (("chunk_size", 8), ("preload_nchunks", 4))
+    knobs = settings.get(loader, small if loader == "annbatch" else ())
+    condition = Condition(
+        dataset=tiny_set.name, loader=loader, order="random", output=output, batch_size=16, knobs=knobs
+    )
+    told = advice.code(condition, tiny_set, str(tiny_set.paths[0].parent), path)
+    assert ("harness" in told) == (loader in ("native_zarr", "annloader"))
+    if "harness" in told:
+        compile(told, "advice", "exec")
+        return
+    seen: list[int] = []
+    (x,) = re.findall(r"for epoch in range\(10\):\n.*\n +(.*?),", told)
+    program = told.replace("range(10)", "range(1)") + f"        seen.append({x}.shape)\n"
+    exec(program, {"seen": seen})
+    assert sum(rows for rows, _ in seen) == tiny_set.n_cells
+    assert {genes for _, genes in seen} == {tiny_set.n_genes}

@@ -1,0 +1,112 @@
+import tomllib
+
+import pytest
+
+import loaders
+from harness import grids as grids_module
+from harness.condition import Condition
+from harness.errors import UserError
+from harness.grids import GRIDS, expand
+
+NAMES = list(tomllib.loads(GRIDS.read_text()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_grid_expands_to_distinct_conditions_of_known_knobs(name: str) -> None:
+    import loaders
+
+    grid = expand(name, "some-set")
+    assert grid.conditions
+    assert len({c.key for c in grid.conditions}) == len(set(grid.conditions)) == len(grid.conditions)
+    for c in grid.conditions:
+        assert c.loader in loaders.NAMES
+        assert set(dict(c.knobs)) <= set(loaders.get(c.loader).knobs)
+
+
+def test_the_papers_grids_are_the_papers() -> None:
+    figure2, sweep, workers = (expand(name, "tahoe") for name in ("figure2", "sweep", "workers"))
+    for grid in (figure2, sweep, workers):
+        assert (grid.timing.warmup_s, grid.timing.measure_s) == (30, 120)
+        assert {c.batch_size for c in grid.conditions} == {64}
+    for grid, sides in ((figure2, [1, 2, 4, 8, 16, 32, 64]), (sweep, [1, 4, 16, 64, 256, 1024])):
+        mine = [c for c in grid.conditions if c.loader == "scdataset" and c.order == "random"]
+        assert [(dict(c.knobs)["block_size"], dict(c.knobs)["fetch_factor"]) for c in mine] == [
+            (b, f) for b in sides for f in sides
+        ]
+    assert {c.workers for c in workers.conditions if c.loader == "scdataset"} == {8, 12, 16}
+
+
+def test_a_key_names_the_condition_and_ignores_the_order_of_knobs() -> None:
+    one = Condition(dataset="d", loader="native", knobs=(("a", 1), ("b", 2)))
+    assert one == Condition(dataset="d", loader="native", knobs=(("b", 2), ("a", 1)))
+    assert one.key == Condition.from_dict(one.to_dict()).key
+    assert len(one.key) == 12
+    others = [
+        Condition(dataset="d", loader="native", **{name: value})
+        for name, value in (
+            ("seed", 1),
+            ("order", "stream"),
+            ("cores", 2),
+            ("workers", 1),
+            ("batch_size", 32),
+            ("cache", "warm"),
+            ("cache", "bounded"),
+            ("consumer_ms", 2.0),
+        )
+    ]
+    assert len({one.key, *(c.key for c in others)}) == 9
+
+
+def test_bounded_to_a_quarter_if_nothing_is_said() -> None:
+    one = Condition(dataset="d", loader="native", cache="bounded")
+    assert one.memory_fraction == 0.25
+    assert one == Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.25)
+    assert one == Condition.from_dict(one.to_dict())
+    assert one.key != Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.5).key
+
+
+def test_twins_share_an_order() -> None:
+    knobs = (("block_size", 4),)
+    one = Condition(dataset="d", loader="native", knobs=knobs)
+    for fields in ({"output": "dense"}, {"cache": "warm"}, {"cache": "bounded"}, {"consumer_ms": 1.0}):
+        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).twin == one
+    for fields in ({"seed": 1}, {"order": "stream"}, {"batch_size": 8}, {"workers": 2}):
+        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).twin != one
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("batch_size", 0),
+        ("workers", -1),
+        ("cores", 0),
+        ("order", "shuffled"),
+        ("seed", 1.5),
+        ("memory_fraction", 0.5),
+        ("consumer_ms", -1.0),
+        ("consumer_ms", float("nan")),
+    ],
+)
+def test_what_cannot_be_is_refused(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=field):
+        Condition(dataset="d", loader="native", **{field: value})
+
+
+def test_a_mistake_in_a_grid_names_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = {"mine": {"title": "t", "arm": [{"loader": "native", "batch": 3}]}}
+    monkeypatch.setattr(grids_module, "_grids", lambda: bad)
+    with pytest.raises(UserError, match=r"table \[mine\].*batch"):
+        expand("mine", "d")
+    with pytest.raises(UserError, match="Did you mean 'mine'"):
+        expand("mien", "d")
+
+
+def test_all_is_every_loader_but_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was added has its row by itself."""
+    monkeypatch.setattr(loaders, "NAMES", loaders.NAMES | {"toy": "toy:Toy"})
+    grids = {"mine": {"title": "t", "arm": [{"loader": "all", "without": ["stream", "slaf"]}]}}
+    monkeypatch.setattr(grids_module, "_grids", lambda: grids)
+    assert {c.loader for c in expand("mine", "d").conditions} == {*loaders.NAMES} - {"stream", "slaf"}
+    grids["mine"]["arm"][0]["without"] = ["steam"]
+    with pytest.raises(UserError, match=r"table \[mine\]: there is no loader steam to leave out"):
+        expand("mine", "d")

@@ -1,0 +1,131 @@
+"""The download survives what connections do: a server here that breaks off in the middle."""
+
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from harness.data import download
+from harness.errors import UserError
+
+SIZE = 3_000_001
+NAMES = ["plate1.h5ad", "plate2.h5ad"]
+
+
+class Breaking(SimpleHTTPRequestHandler):
+    """Serves ranges of files, and breaks off in the middle of the answers that `breaks` says."""
+
+    breaks: set[int]
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        wanted = self.headers.get("Range")
+        if not wanted:
+            return super().do_GET()
+        self.asked.append(f"{self.path} {wanted}")
+        start, end = (int(n) for n in wanted.removeprefix("bytes=").split("-"))
+        body = Path(self.translate_path(self.path)).read_bytes()[start : end + 1]
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if len(self.asked) in self.breaks:
+            body = body[: len(body) // 2]
+        self.wfile.write(body)
+        return None
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Breaking]]:
+    monkeypatch.setattr(download, "RANGE_BYTES", 1_000_000)
+    monkeypatch.setattr(download, "WAIT_S", 0.01)
+    remote = tmp_path / "remote" / "h5ad"
+    remote.mkdir(parents=True)
+    for name in NAMES:
+        (remote / name).write_bytes(os.urandom(SIZE))
+    handler = type("Handler", (Breaking,), {"breaks": set(), "asked": []})
+    http = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(tmp_path / "remote")))
+    threading.Thread(target=http.serve_forever, daemon=True).start()
+    handler.url = f"http://127.0.0.1:{http.server_port}/"
+    yield handler
+    http.shutdown()
+    http.server_close()
+
+
+def run(server: type[Breaking], folder: Path) -> list[tuple[int, int]]:
+    told: list[tuple[int, int]] = []
+    # A new file system each time, as in a new process: none of its caches carries over.
+    source = fsspec.filesystem("http", skip_instance_cache=True)
+    download.fetch(source, server.url, NAMES, folder, lambda done, total: told.append((done, total)))
+    return told
+
+
+def same(tmp_path: Path) -> bool:
+    return all((tmp_path / "got" / n).read_bytes() == (tmp_path / "remote/h5ad" / n).read_bytes() for n in NAMES)
+
+
+def test_whole_files_with_progress(server: type[Breaking], tmp_path: Path) -> None:
+    told = run(server, tmp_path / "got")
+    assert same(tmp_path)
+    assert told[-1] == (2 * SIZE, 2 * SIZE)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert sorted(os.listdir(tmp_path / "got")) == NAMES
+
+
+def test_a_broken_answer_is_asked_for_again(server: type[Breaking], tmp_path: Path) -> None:
+    server.breaks = {2, 3, 6}
+    run(server, tmp_path / "got")
+    assert same(tmp_path)
+
+
+def test_a_lost_connection_keeps_what_came_and_goes_on(server: type[Breaking], tmp_path: Path) -> None:
+    server.breaks = set(range(3, 100))
+    with pytest.raises(UserError, match=r"broke off 6 times running.*goes on from there"):
+        run(server, tmp_path / "got")
+    assert os.listdir(tmp_path / "got") == ["plate1.h5ad.part"]
+    assert (tmp_path / "got/plate1.h5ad.part").stat().st_size == 2_000_000
+    server.breaks, before = set(), len(server.asked)
+    run(server, tmp_path / "got")
+    assert same(tmp_path)
+    assert server.asked[before] == "/h5ad/plate1.h5ad bytes=2000000-2999999"
+    assert sum("plate1" in ask for ask in server.asked[before:]) == 2
+
+
+def test_nothing_is_fetched_twice(server: type[Breaking], tmp_path: Path) -> None:
+    run(server, tmp_path / "got")
+    before = len(server.asked)
+    run(server, tmp_path / "got")
+    assert len(server.asked) == before
+
+
+def test_a_disk_too_small_is_seen_first(
+    server: type[Breaking], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "SPARE_BYTES", 1 << 60)
+    with pytest.raises(UserError, match=r"has room for 0\.0 GB, and 0\.0 GB are still to come"):
+        run(server, tmp_path / "got")
+    assert not server.asked
+
+
+def test_a_file_that_is_not_there_is_named(server: type[Breaking], tmp_path: Path) -> None:
+    (tmp_path / "remote/h5ad/plate2.h5ad").unlink()
+    with pytest.raises(UserError, match=r"plate2\.h5ad is not under"):
+        run(server, tmp_path / "got")
+
+
+def test_the_folder_may_be_a_glob(tmp_path: Path) -> None:
+    """As in the bucket, whose folders carry dates."""
+    deep = tmp_path / "bucket" / "tahoe-100M" / "2025-02-25" / "h5ad"
+    deep.mkdir(parents=True)
+    (deep / "plate1.h5ad").write_bytes(b"x" * 10)
+    (tmp_path / "bucket" / "scbasecount").mkdir()
+    source = fsspec.filesystem("file")
+    download.fetch(source, f"{tmp_path}/bucket/tahoe*", ["plate1.h5ad"], tmp_path / "got", lambda *_: None)
+    assert (tmp_path / "got/plate1.h5ad").read_bytes() == b"x" * 10

@@ -1,0 +1,154 @@
+"""The stopwatch, with a clock that the loader under test turns."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.condition import Timing
+from harness.run.measure import Trace, measure, touch
+
+BATCH = SimpleNamespace(x=np.zeros((64, 8), np.float32))
+TIMING = Timing(warmup_s=30, measure_s=120)
+
+
+class Clock:
+    """A clock, and a loader whose batches arrive as `pauses` says: seconds before each batch of an epoch."""
+
+    def __init__(self, pauses: list[float], batches_per_fetch: int = 1, open_s: float = 0.0) -> None:
+        self.now, self.pauses, self.open_s = 1000.0, pauses, open_s
+        self.fetch_rows = 64 * batches_per_fetch
+
+    def __call__(self) -> float:
+        return self.now
+
+    def epoch(self, index: int) -> Iterator[SimpleNamespace]:
+        self.now += self.open_s
+        for pause in self.pauses:
+            self.now += pause
+            yield BATCH
+
+    def measure(self, timing: Timing = TIMING) -> Trace:
+        return measure(self, timing, self, epoch_rows=64 * len(self.pauses))
+
+
+def rate(trace: Trace) -> float:
+    return trace.rows / trace.seconds
+
+
+@given(st.floats(0.001, 20))
+def test_no_bias_on_a_steady_stream(pause: float) -> None:
+    trace = Clock([pause] * 10_000).measure()
+    assert rate(trace) == pytest.approx(64 / pause, rel=1e-3)
+    assert trace.seconds >= 120
+    assert trace.seconds <= 120 + pause + 1e-6
+
+
+@settings(max_examples=50)
+@given(st.integers(2, 128), st.floats(1, 400))
+def test_no_bias_on_a_bursty_stream(batches: int, fetch_s: float) -> None:
+    """A fetch's batches come all at once: a window cut anywhere else than at a fetch would miscount up to one."""
+    clock = Clock(([fetch_s] + [0.0] * (batches - 1)) * 200, batches)
+    trace = clock.measure()
+    assert rate(trace) == pytest.approx(64 * batches / fetch_s, rel=1e-3)
+    assert trace.rows % clock.fetch_rows == 0
+
+
+@settings(max_examples=50)
+@given(st.integers(2, 64), st.floats(1, 10), st.floats(0.001, 0.1))
+def test_no_bias_on_bursts_with_a_cost_per_batch(batches: int, fetch_s: float, batch_s: float) -> None:
+    clock = Clock(([fetch_s + batch_s] + [batch_s] * (batches - 1)) * 500, batches)
+    assert rate(clock.measure()) == pytest.approx(64 * batches / (fetch_s + batches * batch_s), rel=1e-3)
+
+
+@settings(max_examples=50)
+@given(st.integers(2, 64), st.integers(1, 40), st.integers(1, 63), st.floats(0.05, 2))
+def test_no_bias_where_an_epoch_ends_in_a_short_fetch(batches: int, fetches: int, rest: int, batch_s: float) -> None:
+    """A fetch costs in proportion to its batches, the epoch's short last one too: the true rate is constant."""
+    rest = min(rest, batches - 1)
+    whole = ([batch_s * batches] + [0.0] * (batches - 1)) * fetches
+    short = [batch_s * rest] + [0.0] * (rest - 1)
+    trace = Clock(whole + short, batches).measure()
+    assert rate(trace) == pytest.approx(64 / batch_s, rel=1e-3)
+
+
+@settings(max_examples=50)
+@given(st.integers(2, 64), st.floats(1, 10), st.floats(0, 1), st.floats(0, 30))
+def test_no_bias_where_the_first_batch_comes_before_its_fetch(
+    batches: int, fetch_s: float, share: float, warmup_s: float
+) -> None:
+    early = [share * fetch_s, (1 - share) * fetch_s] + [0.0] * (batches - 2)
+    clock = Clock(early + ([fetch_s] + [0.0] * (batches - 1)) * 500, batches)
+    trace = clock.measure(Timing(warmup_s=warmup_s, measure_s=120))
+    assert rate(trace) == pytest.approx(64 * batches / fetch_s, rel=1e-3)
+
+
+@given(st.floats(0.001, 5), st.floats(0, 5))
+def test_waiting_is_what_the_consumer_did_not_take(pause: float, consumer_s: float) -> None:
+    """A loader that makes each batch when it is asked for keeps the consumer waiting for just as long."""
+    clock = Clock([pause] * 10_000)
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    trace = measure(clock, TIMING, clock, epoch_rows=640_000, consumer_s=consumer_s, sleep=sleep)
+    assert trace.waiting_s / trace.seconds == pytest.approx(pause / (pause + consumer_s), rel=1e-3)
+    assert rate(trace) == pytest.approx(64 / (pause + consumer_s), rel=1e-3)
+
+
+def test_a_clock_that_goes_back_is_not_believed() -> None:
+    with pytest.raises(ValueError, match="the clock went back by 5 s"):
+        Clock([1.0] * 100 + [-5.0] + [1.0] * 1000).measure()
+
+
+def test_warm_up_is_not_counted() -> None:
+    trace = Clock([25.0, 10.0] + [1.0] * 1000).measure()
+    assert rate(trace) == 64
+    assert trace.first_batch_s == 25
+
+
+def test_a_fetch_longer_than_the_window_is_still_one_whole_fetch() -> None:
+    trace = Clock(([300.0] + [0.0] * 15) * 5, 16).measure()
+    assert (trace.rows, trace.seconds) == (16 * 64, 300)
+
+
+def test_a_small_set_is_read_again_and_the_cost_of_beginning_counts() -> None:
+    trace = Clock([1.0] * 10, open_s=2.0).measure()
+    assert trace.epochs > 5
+    assert rate(trace) == pytest.approx(64 * 10 / 12, rel=0.02)
+
+
+def test_windows_hold_the_rows_of_each_whole_second() -> None:
+    trace = Clock([0.25] * 10_000).measure(Timing(warmup_s=0, measure_s=10))
+    assert trace.windows == [64 * 3] + [64 * 4] * 9  # the window begins at a batch that it does not count
+    assert trace.rows == 64 * 40
+
+
+def test_probes_are_taken_at_the_edges() -> None:
+    clock = Clock([1.0] * 1000)
+    trace = measure(clock, TIMING, clock, epoch_rows=64_000, probe=clock)
+    assert trace.ended - trace.begun == trace.seconds == 120
+
+
+def test_an_empty_epoch_is_an_error() -> None:
+    with pytest.raises(ValueError, match="epoch 0 held no batch"):
+        Clock([]).measure()
+
+
+class Untouched(np.ndarray):
+    """Counts the elements read from it."""
+
+    read = 0
+
+    def sum(self, *args: object, **kwargs: object) -> np.ndarray:
+        Untouched.read += self.size
+        return super().sum(*args, **kwargs)
+
+
+def test_touch_reads_every_page_and_returns_the_rows() -> None:
+    x = np.zeros((64, 62_710), np.float32).view(Untouched)
+    assert touch(SimpleNamespace(x=x)) == 64
+    assert Untouched.read == -(-x.nbytes // 4096)

@@ -1,0 +1,60 @@
+"""Out of the page cache means out of it, as root and as a user."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from harness.machine import pagecache
+from tests.conftest import program
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "store"
+    path.write_bytes(os.urandom(5_000_001))
+    return path
+
+
+def test_warm_then_evicted(file: Path) -> None:
+    pagecache.warm([file])
+    assert pagecache.resident([file]) == 1
+    assert pagecache.evict([file]) in ("drop_caches", "fadvise")
+    assert pagecache.resident([file]) == 0
+
+
+def test_a_user_evicts_by_advice(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
+    pagecache.warm([file])
+    assert pagecache.evict([file]) == "fadvise"
+    assert pagecache.resident([file]) == 0
+
+
+def test_part_of_a_file_is_a_share(file: Path) -> None:
+    pagecache.evict([file])
+    with file.open("rb") as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        opened.read(4096)
+    assert 0 < pagecache.resident([file]) < 0.2
+
+
+def test_large_files_are_looked_at_in_windows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pagecache, "WINDOW_BYTES", 1 << 20)
+    pagecache.warm([file])
+    assert pagecache.resident([file, file]) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_to_a_stranger_residency_is_not_known() -> None:
+    """Linux answers "all of it" to those who may not write a file; that is not a measurement."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "store"
+        path.write_bytes(bytes(100_000))
+        pagecache.evict([path])
+        code = (
+            "import os, sys; from pathlib import Path; from harness.machine import pagecache; os.setuid(65534);"
+            "print(pagecache.resident([Path(sys.argv[1])]))"
+        )
+        assert program(code, path).communicate(timeout=60)[0] == "None\n"

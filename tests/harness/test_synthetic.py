@@ -1,0 +1,149 @@
+"""The generated set has the statistics it says it has, and is the same every time."""
+
+import time
+from pathlib import Path
+
+import anndata as ad
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from analysis.diversity.entropy import of_codes
+from harness.data import catalogue
+from harness.data.dataset import Dataset
+from harness.data.synthetic import cells
+from tests.conftest import program
+
+N = 4_200
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("made") / "mini"
+    cells.generate(folder, n_cells=N, seed=0)
+    return catalogue.load(str(folder))
+
+
+def test_shape_and_statistics(generated: Dataset) -> None:
+    assert (len(generated.paths), generated.n_cells, generated.n_genes) == (14, N, 62_710)
+    total = np.concatenate([ad.read_h5ad(path).X.data for path in generated.paths])
+    assert len(total) / N == pytest.approx(1_400, rel=0.03)
+    assert total.mean() == pytest.approx(1.6, rel=0.03)
+    assert (total == total.round()).all()
+    assert total.min() == 1
+    assert of_codes(generated.labels("plate")) == pytest.approx(3.77, abs=0.01)
+    assert set(generated.label_names) == {"plate", "drug", "dose", "cell_line", "moa_broad", "moa_fine"}
+    sizes = {name: len(np.unique(generated.labels(name))) for name in generated.label_names}
+    assert sizes["cell_line"] == 50
+    assert sizes["dose"] == 3
+    assert sizes["drug"] > 370  # of 379: with 4,200 cells a few wells stay empty
+
+
+def test_files_are_what_anndata_would_have_written(generated: Dataset, tmp_path: Path) -> None:
+    path = generated.paths[0]
+    x = ad.read_h5ad(path).X
+    ad.AnnData(x).write_h5ad(tmp_path / "same.h5ad", compression="gzip")
+    with h5py.File(path) as ours, h5py.File(tmp_path / "same.h5ad") as theirs:
+        for name, dtype in (("data", np.float32), ("indices", np.int32)):
+            one, other = ours["X"][name], theirs["X"][name]
+            assert one.dtype == dtype
+            assert (one.compression, one.compression_opts) == (other.compression, other.compression_opts)
+            assert one.chunks[0] == pytest.approx(other.chunks[0], rel=0.2)  # from the expected, not the real length
+    assert x.has_sorted_indices
+    assert x.has_canonical_format
+
+
+def test_cells_lie_in_runs_of_a_drug_and_dose_with_lines_mixed(generated: Dataset) -> None:
+    for path in generated.paths:
+        obs = ad.read_h5ad(path, backed="r").obs
+        well = obs["drug"].astype(str) + obs["dose"].astype(str)
+        assert (well != well.shift()).sum() == well.nunique()
+        assert (obs["cell_line"].astype(str) != obs["cell_line"].astype(str).shift()).mean() > 0.9
+        assert obs["plate"].nunique() == 1
+
+
+def test_a_drugs_doses_lie_on_different_plates() -> None:
+    design = cells.Design(N, 0)
+    places = {}
+    for plate, wells in enumerate(design.wells):
+        for well in wells:
+            places.setdefault(well // 3, []).append((well % 3, plate))
+    assert len(places) == 379
+    for found in places.values():
+        assert sorted(dose for dose, _ in found) == [0, 1, 2]
+        assert len({plate for _, plate in found}) == 3
+
+
+def test_same_parameters_same_cells_whatever_the_threads(
+    generated: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "available_cores", lambda: 1)
+    cells.generate(tmp_path / "again", n_cells=N, seed=0)
+    cells.generate(tmp_path / "other", n_cells=N, seed=1)
+    one, same, other = (
+        ad.read_h5ad(folder / "plate3.h5ad")
+        for folder in (generated.paths[0].parent, tmp_path / "again", tmp_path / "other")
+    )
+    assert (one.X != same.X).nnz == 0
+    assert one.obs.equals(same.obs)
+    assert one.shape != other.shape or (one.X != other.X).nnz > 0
+
+
+def test_killed_half_way_it_looks_unfinished_and_keeps_whole_plates(tmp_path: Path) -> None:
+    folder, aside = tmp_path / "mini", tmp_path / "mini.partial"
+    code = (
+        "import sys; from pathlib import Path; from harness.data.synthetic import cells;"
+        "cells.generate(Path(sys.argv[1]), n_cells=20_000, seed=0)"
+    )
+    generating = program(code, folder)
+    stop = time.monotonic() + 60
+    while len(list(aside.glob("*.h5ad"))) < 2:
+        assert time.monotonic() < stop
+        time.sleep(0.01)
+    generating.kill()
+    generating.wait()
+    assert not folder.exists()
+    kept = {path: path.stat().st_mtime_ns for path in aside.glob("*.h5ad")}
+    cells.generate(folder, n_cells=20_000, seed=0)
+    assert len(list(folder.glob("*.h5ad"))) == 14
+    assert all((folder / path.name).stat().st_mtime_ns == time_ns for path, time_ns in kept.items())
+    assert catalogue.load(str(folder)).n_cells == 20_000
+
+
+def test_a_linear_model_learns_the_drug_and_a_new_plate_hurts_it() -> None:
+    """Nearest class mean of log counts, a linear model: 60 drugs, cells held out at random or by their plate."""
+    design = cells.Design(140_000, 0)
+    counts_of, drugs, plates = [], [], []
+    for plate in range(cells.PLATES):
+        obs = design.obs(plate)
+        obs = obs[obs["drug"] < 60].reset_index(drop=True)
+        for start in range(0, len(obs), cells.SLAB):
+            counts, genes, lengths = design.sample(plate, obs, start)
+            indptr = np.concatenate([[0], np.cumsum(lengths)])
+            counts_of.append(sp.csr_matrix((np.log1p(counts), genes, indptr), shape=(len(lengths), cells.GENES)))
+        drugs.append(obs["drug"].to_numpy())
+        plates.append(np.full(len(obs), plate))
+    x, drug, plate = sp.vstack(counts_of, "csr"), np.concatenate(drugs), np.concatenate(plates)
+    fold = np.random.default_rng(0).integers(0, cells.PLATES, len(drug))
+    at_random, by_plate = accuracy(x, drug, fold), accuracy(x, drug, plate)
+    assert at_random > 10 / 60
+    assert by_plate < 0.8 * at_random
+
+
+def accuracy(x: sp.csr_matrix, y: np.ndarray, fold: np.ndarray) -> float:
+    """The mean over folds of the share that is found right by the class means of the other folds."""
+    groups = [fold == k for k in range(cells.PLATES)]
+    parts = [x[group] for group in groups]
+    members = [sp.csr_matrix((np.ones(g.sum()), (y[g], np.arange(g.sum()))), (y.max() + 1, g.sum())) for g in groups]
+    sums = [(member @ part).toarray() for member, part in zip(members, parts, strict=True)]
+    sizes = [np.asarray(member.sum(axis=1)) for member in members]
+    right = []
+    for part, group, held, size in zip(parts, groups, sums, sizes, strict=True):
+        train, number = sum(sums) - held, sum(sizes) - size
+        means = train / np.maximum(number, 1)
+        means -= means.mean(axis=0)
+        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+        centre = train.sum(axis=0) / number.sum()
+        right.append((np.argmax(part @ means.T - centre @ means.T, axis=1) == y[group]).mean())
+    return float(np.mean(right))

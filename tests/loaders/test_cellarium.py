@@ -1,0 +1,38 @@
+"""The store and the batches of `cellarium` where there are several shards; the contract's tiny set fits into one."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.condition import Condition
+from harness.data.dataset import Dataset
+from loaders import cellarium
+from tests import tiny
+from tests.conftest import skip_unless_available
+
+
+@pytest.mark.parametrize("shard_rows", [100, 300])  # the last shard is larger than the others, and smaller
+@pytest.mark.parametrize("order", ["random", "stream"])
+def test_shards_cross_files_and_batches_cross_shards(
+    tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_rows: int, order: str
+) -> None:
+    skip_unless_available("cellarium")
+    monkeypatch.setattr(cellarium, "SHARD_ROWS", shard_rows)
+    told = []
+    cellarium.Cellarium.prepare(tiny_set, tmp_path, told.append)
+    assert len(told) == len(list(tmp_path.iterdir())) == round(tiny.N / shard_rows)
+    assert told[-1] == tiny.N
+    condition = Condition(dataset="tiny", loader="cellarium", batch_size=16, order=order)
+    loader = cellarium.Cellarium.open(tiny_set, tmp_path, condition, rows=True)
+    batches = list(loader.epoch(0))
+    loader.close()
+    truth, rows = tiny.truth(), np.concatenate([batch.rows for batch in batches])
+    assert all(np.array_equal(batch.x.toarray(), truth[batch.rows]) for batch in batches)
+    assert sorted(rows) == list(range(tiny.N))
+    if order == "stream":
+        assert rows.tolist() == list(range(tiny.N))
+    else:  # one whole shard after another: its cells mix with no others
+        shards = np.minimum(rows // shard_rows, len(told) - 1)
+        assert np.count_nonzero(np.diff(shards)) == len(told) - 1
+        assert (np.diff(rows) != 1).mean() > 0.9

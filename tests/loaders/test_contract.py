@@ -1,0 +1,258 @@
+"""Every loader in loaders.NAMES keeps the claims of loaders.protocol.CLAIMS, or breaks those it says it breaks.
+
+A claim that an adapter declares broken is asserted to be broken: a release that mends it is noticed.
+"""
+
+import tempfile
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import loaders
+from harness.condition import ORDERS, OUTPUTS, Condition
+from harness.data import catalogue
+from harness.data.dataset import Dataset
+from harness.machine import host
+from harness.run import stores
+from loaders.protocol import CLAIMS, UNCONVERTED, Batch, Incompatible
+from tests import tiny
+from tests.conftest import skip_unless_available
+
+BATCH, BLOCK, FETCH = 16, 4, 3
+
+DECLINES = {
+    "reference": lambda c: c.workers,
+    "stream": lambda c: c.workers or c.order == "random",
+    **{name: lambda c: c.workers for name in loaders.NAMES if name.startswith("native")},
+    "memmap": lambda c: c.workers,
+    "annbatch": lambda c: c.workers,
+    "annbatch_unshuffled": lambda c: c.workers,
+    "tiledbsoma": lambda c: c.workers and c.output == "csr",
+    "slaf": lambda c: c.workers or c.order == "stream",
+}
+"""The conditions that a loader rightly cannot honour; one that declines anything else fails its tests."""
+
+
+NO_DENSE_X = ("bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled")
+
+
+def declines(dataset: Dataset, condition: Condition) -> bool:
+    if condition.loader in NO_DENSE_X and dataset.x_format == "dense":
+        return True
+    return bool(DECLINES.get(condition.loader, lambda _: False)(condition))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each store is made once for each data set, in a folder of these tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "STORES", tmp_path_factory.mktemp("stores"))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _impatience() -> Iterator[None]:
+    """torch waits 5 s for each worker of an epoch that broke off, and AnnLoader's do not end by themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        if find_spec("torch"):
+            patch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.5)
+        yield
+
+
+@pytest.fixture(scope="module", params=[tiny.as_dense, tiny.as_int64])
+def other_set(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The tiny set with X in another form."""
+    return catalogue.load(str(tiny.write(tmp_path_factory.mktemp("other") / "set", request.param)))
+
+
+def condition_of(name: str, **fields: object) -> Condition:
+    """A condition whose blocks, fetches and batches divide 1,009 cells unevenly."""
+    chunks = BATCH * FETCH // BLOCK
+    wanted = {"block_size": BLOCK, "fetch_factor": FETCH, "chunk_size": BLOCK, "preload_nchunks": chunks}
+    wanted |= {"shuffle_chunk_size": BLOCK, "io_batch_size": BATCH * 20}  # its every fetch costs a quarter of a second
+    wanted["n_scanners"] = FETCH
+    knobs = {knob: value for knob, value in wanted.items() if knob in loaders.get(name).knobs}
+    return Condition(dataset="tiny", loader=name, batch_size=BATCH, knobs=tuple(knobs.items()), **fields)
+
+
+def dense(x: object) -> np.ndarray:
+    return x.toarray() if sp.issparse(x) else np.asarray(x)
+
+
+def store(dataset: Dataset, name: str) -> Path:
+    """The loader's store, made in this process: what is made of one that converts is tests/harness/test_stores.py's."""
+    path, adapter = stores.store_path(dataset, name), loaders.get(name)
+    if adapter.store != UNCONVERTED and not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        aside, told = Path(tempfile.mkdtemp(dir=path.parent)), []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as a process that converts does
+            adapter.prepare(dataset, aside, told.append)
+        assert told == sorted(told)
+        assert told[-1] == dataset.n_cells
+        assert {type(cells) for cells in told} == {int}  # what a worker can say as JSON
+        aside.rename(path)
+    return path
+
+
+def epochs(dataset: Dataset, condition: Condition, count: int, rows: bool = True) -> list[list[Batch]]:
+    """The batches of the first epochs of a newly opened loader; x made dense after its type was looked at."""
+    loader = loaders.get(condition.loader).open(dataset, store(dataset, condition.loader), condition, rows=rows)
+    found = []
+    try:
+        for index in range(count):
+            found.append([])
+            for batch in loader.epoch(index):
+                if condition.output == "csr":
+                    assert isinstance(batch.x, sp.csr_matrix)
+                else:
+                    assert isinstance(batch.x, np.ndarray) or type(batch.x).__module__ == "torch"
+                assert batch.x.shape[1] == tiny.GENES
+                assert str(batch.x.dtype).removeprefix("torch.") == "float32"
+                assert (batch.rows is not None) == rows
+                found[-1].append(Batch(dense(batch.x).copy(), batch.rows if batch.rows is None else batch.rows.copy()))
+    finally:
+        loader.close()
+    return found
+
+
+@cache
+def two_epochs(dataset: Dataset, condition: Condition) -> list[list[Batch]]:
+    """Those that several tests look at, read once."""
+    return epochs(dataset, condition, 2)
+
+
+def ids(batches: list[Batch]) -> list[int]:
+    return np.concatenate([batch.rows for batch in batches]).tolist()
+
+
+def outcome(dataset: Dataset, condition: Condition) -> dict[str, bool]:
+    """Which claims hold under the condition."""
+    try:
+        once = two_epochs(dataset, condition)
+    except Exception as error:
+        raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+        if isinstance(error, Incompatible) or Path(raised_in).is_relative_to(host.ROOT / "loaders"):
+            raise  # an answer, or the adapter's own mistake
+        return {"delivers": False}  # the library's
+    again = epochs(dataset, condition, 2)
+    truth = tiny.truth()
+    return {
+        "delivers": True,
+        "exact": all(sorted(ids(epoch)) == list(range(tiny.N)) for epoch in once),
+        "rows": all(np.array_equal(batch.x, truth[batch.rows]) for epoch in once for batch in epoch),
+        "seeded": [ids(epoch) for epoch in once] == [ids(epoch) for epoch in again],
+        "reshuffled": condition.order == "stream" or ids(once[0]) != ids(once[1]),
+        "batches": all(
+            sum(len(b.rows) != BATCH for b in epoch) <= 1 and max(len(b.rows) for b in epoch) == BATCH for epoch in once
+        ),
+    }
+
+
+def case(name: str, order: str, workers: int, output: str) -> object:
+    """tiledbsoma's worker processes compile its kernels anew, and collect garbage at every read."""
+    slow = name == "tiledbsoma" and workers and output == "dense"
+    return pytest.param(name, order, workers, output, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "workers", "output"), [case(*each) for each in product(loaders.NAMES, ORDERS, (0, 2), OUTPUTS)]
+)
+def test_claims(tiny_set: Dataset, name: str, order: str, workers: int, output: str) -> None:
+    skip_unless_available(name)
+    condition = condition_of(name, order=order, workers=workers, output=output)
+    broken = loaders.get(name).broken(condition)
+    assert set(broken) <= set(CLAIMS)
+    if declines(tiny_set, condition):
+        with pytest.raises(Incompatible):
+            epochs(tiny_set, condition, 1)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = outcome(tiny_set, condition)
+    assert {claim: holds for claim, holds in found.items() if holds == (claim in broken)} == {}
+
+
+@pytest.mark.parametrize("name", loaders.NAMES)
+def test_claims_on_other_forms_of_x(other_set: Dataset, name: str) -> None:
+    skip_unless_available(name)
+    condition = condition_of(name)
+    if declines(other_set, condition):
+        with pytest.raises(Incompatible):
+            epochs(other_set, condition, 1)
+        return
+    broken = loaders.get(name).broken(condition)
+    found = outcome(other_set, condition)
+    assert {claim: holds for claim, holds in found.items() if holds == (claim in broken)} == {}
+
+
+@pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])
+def test_rows_change_nothing_else(tiny_set: Dataset, name: str, order: str) -> None:
+    skip_unless_available(name)
+    condition = condition_of(name, order=order)
+    if declines(tiny_set, condition):
+        pytest.skip("it declines this order")
+    (named, _), (bare,) = two_epochs(tiny_set, condition), epochs(tiny_set, condition, 1, rows=False)
+    if "seeded" in loaders.get(name).broken(condition):
+        # Two orders: what can be compared is the cells that came.
+        one, other = (sorted(row.tobytes() for batch in epoch for row in batch.x) for epoch in (named, bare))
+        assert one == other
+        return
+    assert len(named) == len(bare)
+    for one, other in zip(named, bare, strict=True):
+        np.testing.assert_array_equal(one.x, other.x)
+
+
+@pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])
+def test_the_output_changes_no_order(tiny_set: Dataset, name: str, order: str) -> None:
+    """Or the order recorded of one would not be the other's: results.order_path."""
+    skip_unless_available(name)
+    conditions = [condition_of(name, order=order, output=output) for output in OUTPUTS]
+    if any(declines(tiny_set, condition) for condition in conditions):
+        pytest.skip("it declines this order")
+    if "seeded" in loaders.get(name).broken(conditions[0]):
+        pytest.skip("no two orders of it are the same")
+    (one, _), (other, _) = (two_epochs(tiny_set, condition) for condition in conditions)
+    assert ids(one) == ids(other)
+
+
+@pytest.mark.parametrize("name", loaders.NAMES)
+def test_stream_is_the_order_of_the_store(tiny_set: Dataset, name: str) -> None:
+    """Which is that of the files, unless the store was shuffled when it was written."""
+    skip_unless_available(name)
+    condition = condition_of(name, order="stream")
+    if declines(tiny_set, condition):
+        pytest.skip("it has no stream")
+    first, second = two_epochs(tiny_set, condition)
+    assert ids(first) == ids(second)
+    assert (ids(first) == list(range(tiny.N))) == (name not in ("annbatch", "native_zarr_shuffled"))
+
+
+@pytest.mark.parametrize("name", loaders.NAMES)
+def test_another_seed_is_another_order(tiny_set: Dataset, name: str) -> None:
+    skip_unless_available(name)
+    if declines(tiny_set, condition_of(name)):
+        pytest.skip("it has no random order")
+    (one, _), (other,) = two_epochs(tiny_set, condition_of(name)), epochs(tiny_set, condition_of(name, seed=1), 1)
+    assert ids(one) != ids(other)
+
+
+@pytest.mark.parametrize("name", [name for name in loaders.NAMES if "shuffle_buffer" in loaders.get(name).knobs])
+def test_a_buffer_shuffled_stream_stays_within_its_buffers(tiny_set: Dataset, name: str) -> None:
+    skip_unless_available(name)
+    condition = condition_of(name, order="stream")
+    condition = replace(condition, knobs=(*condition.knobs, ("shuffle_buffer", True)))
+    (epoch,) = epochs(tiny_set, condition, 1)
+    found, buffer = np.array(ids(epoch)), BATCH * FETCH
+    assert sorted(found) == list(range(tiny.N))
+    assert (found != np.arange(tiny.N)).any()
+    assert (found // buffer == np.arange(tiny.N) // buffer).all()

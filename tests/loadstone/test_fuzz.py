@@ -1,0 +1,125 @@
+"""Our reader on damaged stores, for some seconds; and the fuzzer itself finds defects that are planted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.machine import host
+from tests.conftest import skip_unless_available
+from tests.fuzz import counts, verdict
+from tests.fuzz.stores import forms
+from tests.fuzz.toys import PLANTED
+
+
+def fuzz(folder: Path, *options: object) -> tuple[subprocess.CompletedProcess[str], dict[str, dict[str, int]]]:
+    """(the finished command, its verdicts by form)."""
+    where = ["--keep", folder / "kept", "--json", folder / "counts.json", "--processes", 1]
+    command = [sys.executable, "-m", "tests.fuzz", *map(str, [*options, *where])]
+    told = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=600)
+    assert (folder / "counts.json").exists(), told.stdout + told.stderr
+    return told, json.loads((folder / "counts.json").read_text())
+
+
+def available() -> None:
+    pytest.importorskip("hdf5plugin")
+    for name in ("native_zarr", "native_arrow", "native_bionemo"):
+        skip_unless_available(name)
+
+
+def test_damaged_stores_are_refused_or_read_as_their_own_library_does(tmp_path: Path) -> None:
+    """As many cases as ten seconds allow; they are the same every time."""
+    available()
+    told, by_form = fuzz(tmp_path, "--minutes", 10 / 60, "--seed", 0)
+    assert told.returncode == 0, told.stdout
+    read = [sum(verdicts.values()) for verdicts in by_form.values()]
+    assert sum(read) >= 16, told.stdout
+    found = set().union(*by_form.values())
+    assert found <= set(verdict.GOOD)
+    assert {"equal", "refused"} <= found
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, dict[str, int]]]:
+    """A run over undamaged and damaged stores with a reader that has a defect for each form."""
+    available()
+    folder = tmp_path_factory.mktemp("planted")
+    options = ("--reader", "tests.fuzz.toys:open_planted", "--forms", ",".join(PLANTED), "--limit", 8)
+    told, by_form = fuzz(folder, *options, "--undamaged", "--seed", 0, "--cases", len(forms()))
+    assert told.returncode == 1, told.stdout + told.stderr
+    return folder, told.stdout, by_form
+
+
+@pytest.mark.parametrize("form", PLANTED)
+def test_a_planted_defect_is_found(planted: tuple[Path, str, dict[str, dict[str, int]]], form: str) -> None:
+    assert planted[2][form] == {PLANTED[form][1]: 1}
+
+
+def test_a_failure_is_kept_and_can_be_reproduced(planted: tuple[Path, str, dict[str, dict[str, int]]]) -> None:
+    (folder,) = (planted[0] / "kept").glob("*-crash")
+    described = json.loads((folder / "case.json").read_text())
+    assert described["reproduce"] == f"python -m tests.fuzz reproduce {folder}"
+    assert "toys.py" in (folder / "stack.txt").read_text()
+    assert str(folder) in planted[1]
+    command = [sys.executable, *described["reproduce"].split()[1:]]
+    told = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=300)
+    assert told.returncode == 1, told.stderr
+    assert "now  crash: SIGSEGV in phase read" in told.stdout
+
+
+def stage(ended: str | None = None, stack: str = "", **told: object):
+    from tests.fuzz.zygote import Told
+
+    return Told(told, ended, stack)
+
+
+REFUSED = {"reference": "refuses", "why": "damaged"}
+ERROR = {"ours": "error", "error": "OSError", "message": "a.h5ad is damaged", "faults": [], "trace": [], "left": []}
+DIFFERS = {"reference": "reads", "equal_reference": False, "differing_reference": []}
+ROWS = {"ours": "rows", "left": [], "differing": [], "equal_truth": False}
+
+
+@pytest.mark.parametrize(
+    ("read", "compared", "expected"),
+    [
+        (stage("SIGSEGV", phase="open"), stage("SIGSEGV"), "library died"),
+        (stage("SIGSEGV", phase="open"), stage(**REFUSED), "crash"),
+        (stage("SIGSEGV", phase="read"), stage("SIGSEGV"), "crash"),
+        (stage("SIGSEGV", "site-packages/h5py/a.py", phase="read"), stage("SIGSEGV"), "library died"),
+        (stage("hang", phase="read"), stage(**REFUSED), "hang"),
+        (stage(**ERROR), stage(**REFUSED), "refused"),
+        (stage(**ERROR), stage("SIGABRT"), "refused"),
+        (stage(**ERROR), stage(reference="reads"), "refused, readable"),
+        (stage(**ERROR | {"faults": ["it names no file"]}), stage(**REFUSED), "riddle"),
+        (stage(**ERROR | {"left": ["decode_0"]}), stage(**REFUSED), "left open"),
+        (stage(**ROWS | {"equal_truth": True}), stage(**REFUSED), "equal"),
+        (stage(**ROWS | {"equal_truth": True}), stage("SIGSEGV"), "reference died"),
+        (stage(**ROWS), stage(**REFUSED), "silent"),
+        (stage(**ROWS), stage("SIGSEGV"), "silent"),
+        (stage(**ROWS), stage(reference="reads", equal_reference=True), "equal"),
+        (stage(**ROWS | {"equal_truth": True}), stage(**DIFFERS), "differs"),
+    ],
+)
+def test_verdicts(read: object, compared: object, expected: str) -> None:
+    assert verdict.of(stage(), read, compared, damaged=True)[0] == expected
+
+
+def test_counts_that_differ_are_told_apart() -> None:
+    rows, genes = np.array([0, 0, 2]), np.array([3, 3, 1])
+    a = counts.counts(3, 5, rows, genes, np.array([1, 2, 4], np.float32))
+    assert counts.differing(a, counts.counts(3, 5, rows[1:], genes[1:], np.array([3, 4], np.float32))) == set()
+    assert counts.differing(a, counts.counts(3, 5, rows[1:], genes[1:], np.array([3, 5], np.float32))) == {2}
+    assert counts.differing(a, counts.counts(3, 5, rows[1:], genes[1:] + 1, np.array([3, 4], np.float32))) == {0, 2}
+    assert counts.differing(a, counts.counts(4, 5, rows[1:], genes[1:], np.array([3, 4], np.float32))) is None
+
+
+def test_the_same_case_of_the_same_seed_and_number() -> None:
+    available()
+    from tests.fuzz.case import Plan
+
+    plans = [[Plan.of(7, number) for number in range(200)] for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert len({plan.form for plan in plans[0]}) == len(forms())

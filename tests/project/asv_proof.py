@@ -1,0 +1,83 @@
+"""Proof of asv's verdicts, on real commits in a clone: an empty one raises no alarm, a slower decode path does, and one
+that cannot be imported is an error and no skip.
+
+    python tests/project/asv_proof.py
+
+asv's environment and the data set are those of this checkout, so that only the first run makes them.
+"""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from harness.machine.host import ROOT
+from harness.suite.regressions import asv
+
+BENCHMARKS = r"Throughput.*h5ad.*b=16 f=256.*csr|decode_us"
+FACTOR = "1.15"
+
+DECODED = """\
+        i = held[slot]
+        held[slot] = -1
+"""
+# Every other chunk is inflated twice, which makes a cell some 1.4 times as dear.
+DECODED_TWICE = """\
+        i = held[slot]
+        if i % 2 and not failed[i]:
+            failed[i] = True
+            at, to = np.int64(packed[slot].ctypes.data), np.int64(raw[slot].ctypes.data)
+            inflate.begin(state, codes, books, slot, at, sizes[i], to, wanted[i], wanted[i] < whole[i])
+            continue
+        failed[i] = False
+        held[slot] = -1
+"""
+COMMITS = {
+    "empty": (0, "BENCHMARKS NOT SIGNIFICANTLY CHANGED", None),
+    "slower": (1, "SOME BENCHMARKS HAVE CHANGED SIGNIFICANTLY", ("loadstone/codecs/kernel.py", DECODED, DECODED_TWICE)),
+    "broken": (2, "planted", ("loadstone/__init__.py", '"""', 'raise ImportError("planted")\n"""')),
+}
+"""By name: asv's exit code, what it says, and what is planted: (file, what it holds, what it is to hold)."""
+
+
+def git(clone: Path, *arguments: str) -> None:
+    command = ["git", "-c", "user.name=proof", "-c", "user.email=proof@localhost", *arguments]
+    subprocess.run(command, cwd=clone, check=True, capture_output=True)
+
+
+def plant(clone: Path, name: str, change: tuple[str, str, str] | None) -> None:
+    """A commit upon HEAD of the checkout, in a branch of its own."""
+    git(clone, "checkout", "--quiet", "-B", name, "origin/HEAD")
+    if change:
+        path, old, new = change
+        text = (clone / path).read_text()
+        if old not in text:
+            raise SystemExit(f"error: {path} no longer holds what the proof changes; mend tests/project/asv_proof.py.")
+        (clone / path).write_text(text.replace(old, new, 1))
+    git(clone, "commit", "--quiet", "--allow-empty", "--all", "--message", name)
+
+
+def main() -> int:
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        clone = Path(folder) / "clone"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+        (clone / ".asv").mkdir()
+        for name in ("env", "data"):
+            (ROOT / ".asv" / name).mkdir(parents=True, exist_ok=True)
+            (clone / ".asv" / name).symlink_to(ROOT / ".asv" / name)
+        asv("machine", "--yes", where=clone, kept=True)
+        for name, (expected, said, change) in COMMITS.items():
+            plant(clone, name, change)
+            arguments = ("--factor", FACTOR, "--show-stderr", "--bench", BENCHMARKS, f"{name}~1", name)
+            done = asv("continuous", *arguments, where=clone, kept=True)
+            sound = done.returncode == expected and said in done.stdout
+            failed += not sound
+            print(f"{'ok' if sound else 'NOT AS IT SHOULD BE'}: {name}, exit code {done.returncode}", flush=True)
+            if not sound or "-v" in sys.argv:
+                print(done.stdout)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
