@@ -1,15 +1,16 @@
 # make bench     sets everything up and runs the main job     (DATASET=, GRID=, LOADERS=, REPEAT=, LABELS=, CONSUMER_MS=, RETRY=1, RESULTS=)
-# make test      sets everything up and runs the tests; make test-slow those that take minutes each
+# make advise    measures the loaders on your data and prints the best settings, with code   (DATASET=, LABELS=, WITHIN=, GRID=, LOADERS=, RESULTS=)
+# make test      sets everything up and runs the tests; make test-slow runs those that take minutes each
 # make fuzz      reads damaged stores with our reader and with the formats' own libraries, and compares   (MINUTES=1, SEED=)
-# make setup     makes .venv alone                            (EXTRAS=native is the light way in)
-# make prepare   makes or downloads a data set alone          (DATASET=, PROJECT=)
-# make figures   draws tables and figures again from the records, and measures nothing      (RESULTS=, DATASETS=)
-# make asv       compares the speed of HEAD with where it left BASE; fails on a regression   (BASE=origin/main, FACTOR=1.15)
+# make setup     makes .venv                                   (EXTRAS=native installs our loader and the suite alone)
+# make prepare   generates or downloads a data set             (DATASET=, PROJECT=)
+# make figures   draws tables and figures again from the records, without measuring      (RESULTS=, DATASETS=)
+# make asv       compares the speed of HEAD with that of where it left BASE; fails for a regression   (BASE=origin/main, FACTOR=1.15)
 # make report    writes one HTML page of all that lies in a results folder      (RESULTS=)
 # make train     trains the same models in every order of the cells, and compares      (DATASET=, ARMS=, SEEDS=, GENES=, RESULTS=)
-# make ceiling   measures what the disk, decoding and copying allow with no loader at all
-# make status    tells what the results hold
-# make doctor    tells which loaders import, and what this machine allows
+# make ceiling   measures what the disk, decoding and copying allow without a loader   (DATASET=, LOADERS=, RESULTS=)
+# make status    prints what the results hold, and what is doubtful in them
+# make doctor    prints which loaders import, and what this machine allows
 # make help      prints this list
 
 DATASET ?= tahoe-mini
@@ -17,21 +18,21 @@ BASE ?= origin/main
 FACTOR ?= 1.15
 MINUTES ?= 1
 PYTHON := .venv/bin/python
-# Once chosen, the extras stay: `EXTRAS=native make setup`, then `make bench`.
+# The choice is kept: after `EXTRAS=native make setup`, `make bench` installs no more.
 EXTRAS ?= $(or $(shell cat .venv/.extras 2>/dev/null),all$(comma)dev)
 comma := ,
 STAMP = .venv/.setup-$(subst $(comma),-,$(EXTRAS))
-# What will not install beside the others: an environment in .venvs/ and a lock of its own, each.
+# Loaders that cannot be installed beside the others: each has its own environment in .venvs/ and its own lock.
 APART := cellarium
 wanted := $(subst $(comma), ,$(EXTRAS))
 beside := $(filter-out $(APART),$(wanted))
 apart := $(if $(filter all,$(wanted)),$(APART),$(filter $(APART),$(wanted)))
 flag = $(if $($(1)),--$(2) $($(1)))
 
-# Where it is set, every process compiles every library anew: twice the time to a worker's first batch.
+# If it is set, every process compiles every library again, which doubles the time to a worker's first minibatch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench figures report ceiling train asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check help
+.PHONY: setup bench advise figures report ceiling train asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check help
 .DEFAULT_GOAL := bench
 
 help:
@@ -45,13 +46,17 @@ bench: setup
 		$(call flag,REPEAT,repeat) $(call flag,LABELS,labels) $(call flag,CONSUMER_MS,consumer-ms) \
 		$(call flag,RESULTS,results) $(if $(RETRY),--retry)
 
+advise: setup
+	@$(PYTHON) -m harness advise --dataset "$(DATASET)" $(call flag,LABELS,labels) $(call flag,WITHIN,within) \
+		$(call flag,GRID,grid) $(call flag,LOADERS,loaders) $(call flag,RESULTS,results)
+
 figures: setup
 	@$(PYTHON) -m harness figures $(call flag,RESULTS,results) $(call flag,DATASETS,datasets)
 
 asv: setup
 	@$(PYTHON) -m harness.suite.regressions compare "$(BASE)" "$(FACTOR)"
 
-# The history of what was measured so, as a site under .asv/html.
+# The history of these measurements, as a site under .asv/html.
 asv-publish: setup
 	@$(PYTHON) -m harness.suite.regressions publish
 
@@ -69,7 +74,7 @@ train: setup
 	@$(PYTHON) -m harness train --dataset "$(DATASET)" $(call flag,ARMS,arms) $(call flag,SEEDS,seeds) \
 		$(call flag,GENES,genes) $(call flag,RESULTS,results)
 
-# Most tests wait for a process of theirs to import a library.
+# Most tests wait for a process that imports a library.
 IN_PARALLEL := -n auto --maxprocesses 4
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }
@@ -104,7 +109,7 @@ lock: $(STAMP)
 	$(compile) --group all -o requirements.lock
 	$(foreach loader,$(APART),$(subst --all-extras ,,$(compile)) --group $(loader) -o requirements-$(loader).lock;)
 
-# The stamp is touched last: an install that broke off is taken up again. The lock's hashes hold as constraints.
+# The stamp is touched last, so that an interrupted installation is resumed. The lock's hashes hold as constraints.
 # Byte code is compiled here, so that no loader's opening is timed while Python compiles its library.
 $(STAMP): pyproject.toml requirements.lock
 	@set -e; \
@@ -130,13 +135,13 @@ $(STAMP): pyproject.toml requirements.lock
 	@echo "$(EXTRAS)" > .venv/.extras
 	@touch $@
 
-# And what of ours numba compiles for gzip in h5ad; numba keeps what has not changed.
+# The compiled loops for gzip in h5ad; numba keeps those that have not changed.
 .venv/.compiled: $(STAMP) $(wildcard loadstone/*.py loadstone/*/*.py loadstone/*/*/*.py)
 	@echo "compiling our loader's loops, which takes a quarter of a minute"
 	@$(PYTHON) -m loadstone.compile
 	@touch $@
 
-# One that cannot be had costs its own rows: they are skipped, and say what to type.
+# If one cannot be installed, its rows are skipped, with the command to try again.
 .venvs/%/.setup: pyproject.toml requirements-%.lock | $(STAMP)
 	@echo "installing $* into .venvs/$*, since it will not install beside the others"; \
 	for p in $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.12*/bin/python3; do \

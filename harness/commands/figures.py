@@ -11,16 +11,24 @@ from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError
 from harness.grids import datasets, expand, grid_names
+from harness.machine import host
 from harness.records import cost, jsonl, training
 
 
 def figures(options: argparse.Namespace) -> None:
-    """Draws every grid in a results folder again, and judges the papers' claims by its records."""
+    """Draws every grid in a results folder again, and judges the papers' claims by its records.
+
+    For a folder of this checkout it also writes docs/results.md, whose tables come from the committed records.
+    """
+    from analysis import results
+
     folders = to_read(options.results)
     # Some committed records are of large data sets, which would have to be made first.
     only = options.datasets or (None if folders == [options.results] else [DEFAULT_DATASET])
     for folder in folders:
         draw(folder, only)
+    if any(folder.resolve().is_relative_to(host.ROOT / "results") for folder in folders):
+        print_written([results.write()], console())
 
 
 def draw(folder: Path, only: list[str] | None) -> None:
