@@ -1,1 +1,1 @@
-"""From files to numbers and pictures."""
+"""Tables, figures and reports from the files of records."""

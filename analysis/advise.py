@@ -17,7 +17,7 @@ EXPLAINED = {
     "short of random, bits": "how much less entropy a minibatch has than cells drawn at random, for the label for "
     "which that is most; ± is the standard error",
     "worst label": "the obs column for which that is so",
-    "expected, bits": "the same as theory has it, if every block holds one value of that label (docs/order.md)",
+    "expected, bits": "the same in theory, if every block holds one value of that label (docs/glossary.md)",
 }
 """What each column of `lines` means."""
 

@@ -1,5 +1,7 @@
-"""One page for a results folder: every table and figure that lies in it, the claims, the machine, and what is
-doubtful. It needs no network and no file beside it."""
+"""An HTML report of a results folder: its tables and figures, the published claims, the machine and the doubts.
+
+The page is self-contained: it needs neither a network nor other files.
+"""
 
 import base64
 from collections.abc import Sequence
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from analysis.figures.kinds import CAPTIONS
 from analysis.tables import text
 from analysis.tables.claims import number
 from harness.errors import UserError
@@ -18,30 +21,12 @@ from harness.records.measurement import Measurement
 from harness.records.validate import KINDS
 
 FILE = "report.html"
-HEADLINE = ("loaders", "quick")  # the grids whose table comes first, if there is one
+HEADLINE = ("loaders", "quick")  # the grids that come first
 TABLE = "-table.csv"
-CAPTIONS = {
-    "throughput": "Throughput over block size and fetch factor; the colour is on a log scale, one for all panels.",
-    "lines": "The same as lines over block size, one a fetch factor; hollow what was published.",
-    "entropy": "Entropy of the first label in a minibatch, in the recorded order of the very same conditions.",
-    "bounds": "Entropy against block size: lines are what is expected, exactly and (dotted) to first order, dots what "
-    "was measured, squares what was published, grey the poster's bounds and the level of cells drawn at random.",
-    "loaders": "Throughput of every condition, on a log scale.",
-    "roofline": "Throughput against the bytes taken from the disk for each cell, under what disk, decoding and copying "
-    "allow with no loader at all.",
-    "speedups": "Times the throughput of the library's own random access; hollow what was published.",
-    "mixing": "Entropy of each label in a minibatch against throughput: up and to the right is better.",
-    "epoch": "What an epoch of Tahoe-100M would take at the throughput measured; hollow what was published of it.",
-    "stores": "What each store costs to make and to keep, and what its fastest loader reads from it.",
-    "laws": "Microseconds a cell by how many are handled at once, medians and ranges; squares: published by SLAF's.",
-    "scaling": "Throughput with its interval over repeats, processor time a cell, and time to the first batch.",
-    "f1": "Macro-F1 after one epoch: median and range over seeds, on both test sets; hollow what was published.",
-    "loss": "Loss of the first seed, a running median; dashed where the stream goes from one plate to the next.",
-}
 
 
 class Picture(NamedTuple):
-    """caption: text; png and csv: the files' bytes in base64; name: theirs, without the suffix."""
+    """A figure. name: its file name without the suffix; png, csv: the contents of the files in base64."""
 
     name: str
     caption: str
@@ -50,7 +35,10 @@ class Picture(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One grid over one data set, or the training: head and rows are a table's text, notes its footnotes."""
+    """A section of the page: one grid over one data set, the training, or the costs of a cell.
+
+    command: the command that measures it. head, rows: the table as text. notes: its footnotes.
+    """
 
     id: str
     title: str
@@ -62,9 +50,9 @@ class Section(NamedTuple):
 
 
 def write(folder: Path) -> Path:
-    """Writes report.html into a machine's folder, of what `make bench`, `figures` and `train` have left there.
+    """Writes report.html into a machine's folder, from the results of `make bench`, `figures` and `train` in it.
 
-    UserError where they have left no table.
+    UserError if the folder holds no table.
     """
     sections = [*_grids(folder), *_training(folder), *_laws(folder)]
     if not sections:
@@ -76,29 +64,29 @@ def write(folder: Path) -> Path:
         machine=folder.name, sections=sections, claims=_claims(folder), facts=_facts(folder), doubts=_doubts(folder)
     )
     path = folder / FILE
-    aside = path.with_suffix(".partial")
-    aside.write_text(page)
-    aside.rename(path)
+    partial = path.with_suffix(".partial")
+    partial.write_text(page)
+    partial.rename(path)
     return path
 
 
 def _grids(folder: Path) -> list[Section]:
-    """Of each grid that has tables, those of the headline first."""
+    """The sections of all grids that have tables, those of HEADLINE first."""
     tables: dict[str, list[str]] = {}
     for path in sorted((folder / "figures").glob(f"*{TABLE}")):
         stem = path.name.removesuffix(TABLE)
-        if named := [name for name in grid_names() if stem.endswith(f"-{name}")]:
-            tables.setdefault(max(named, key=len), []).append(stem)
-    found = []
+        if matching := [name for name in grid_names() if stem.endswith(f"-{name}")]:
+            tables.setdefault(max(matching, key=len), []).append(stem)
+    sections = []
     for name in sorted(tables, key=lambda name: HEADLINE.index(name) if name in HEADLINE else len(HEADLINE)):
         for stem in tables[name]:
             dataset = stem.removesuffix(f"-{name}")
             frame = text.read_csv(folder / "figures" / f"{stem}{TABLE}")
             lines = text.lines(frame)
             pictures = _pictures(folder, stem)
-            if stem == tables[name][-1]:  # a figure of scaling is one of all its data sets
+            if stem == tables[name][-1]:  # a figure of scaling shows all data sets at once
                 pictures += _pictures(folder, name, "scaling")
-            found.append(
+            sections.append(
                 Section(
                     id=stem,
                     title=f"{expand(name, dataset).title} ({dataset})",
@@ -109,16 +97,17 @@ def _grids(folder: Path) -> list[Section]:
                     pictures=pictures,
                 )
             )
-    return found
+    return sections
 
 
 def _training(folder: Path) -> list[Section]:
-    found = []
+    """One section for each data set with a table of training."""
+    sections = []
     for path in sorted((folder / "figures").glob(f"*-training{TABLE}")):
         stem = path.name.removesuffix(TABLE)
         dataset = stem.removesuffix("-training")
         frame = pd.read_csv(path)
-        shown = {
+        columns = {
             "order": frame["arm"],
             "head": frame["head"],
             "test": frame["test"],
@@ -129,22 +118,23 @@ def _training(folder: Path) -> list[Section]:
             "jump, nats": [f"{value:+.2f}" for value in frame["jump_nats"]],
             "seeds": [str(value) for value in frame["seeds"]],
         }
-        found.append(
+        sections.append(
             Section(
                 id=stem,
-                title=f"The same models trained in every order ({dataset})",
+                title=f"The same models trained on each order of the cells ({dataset})",
                 command=f"make train DATASET={dataset}",
-                head=list(shown),
-                rows=[list(row) for row in zip(*shown.values(), strict=True)],
+                head=list(columns),
+                rows=[list(row) for row in zip(*columns.values(), strict=True)],
                 notes=[],
                 pictures=_pictures(folder, stem),
             )
         )
-    return found
+    return sections
 
 
 def _laws(folder: Path) -> list[Section]:
-    found = []
+    """One section for each data set with measured costs of a cell."""
+    sections = []
     for path in sorted((folder / "figures").glob("*-laws.csv")):
         dataset = path.name.removesuffix("-laws.csv")
         frame = pd.read_csv(path)
@@ -152,29 +142,33 @@ def _laws(folder: Path) -> list[Section]:
             [row.law, row.method, f"{row.size:,}", *(f"{cost:,.1f}" for cost in (row.us_per_cell, row.least, row.most))]
             for row in frame.itertuples()
         ]
-        found.append(
+        sections.append(
             Section(
                 id=path.stem,
-                title=f"What a cell costs by how many are handled at once ({dataset})",
+                title=f"Cost of a cell by the number of cells handled at once ({dataset})",
                 command=f"python -m harness laws --dataset {dataset}",
-                head=["law", "method", "cells at once", "us a cell", "least", "most"],
+                head=["law", "method", "cells at once", "us per cell", "least", "most"],
                 rows=rows,
                 notes=[],
                 pictures=_pictures(folder, path.stem, "laws"),
             )
         )
-    return found
+    return sections
 
 
 def _pictures(folder: Path, stem: str, caption: str | None = None) -> list[Picture]:
-    """The figures of a grid over a data set; `caption` None: those that CAPTIONS names, `stem` being what precedes."""
-    wanted = {stem: caption} if caption else {f"{stem}-{kind}": kind for kind in CAPTIONS}
-    found = []
-    for name, kind in wanted.items():
+    """The figures of a grid over a data set whose files exist.
+
+    caption: a key of CAPTIONS for the one figure with the name `stem`; None: all figures named `stem` and a key of
+    CAPTIONS.
+    """
+    kinds = {stem: caption} if caption else {f"{stem}-{kind}": kind for kind in CAPTIONS}
+    pictures = []
+    for name, kind in kinds.items():
         png, numbers = (folder / "figures" / f"{name}{suffix}" for suffix in (".png", ".csv"))
         if png.exists() and numbers.exists():
-            found.append(Picture(name, CAPTIONS[kind], _base64(png), _base64(numbers)))
-    return found
+            pictures.append(Picture(name, CAPTIONS[kind], _base64(png), _base64(numbers)))
+    return pictures
 
 
 def _base64(path: Path) -> str:
@@ -182,7 +176,7 @@ def _base64(path: Path) -> str:
 
 
 def _claims(folder: Path) -> list[dict[str, Any]]:
-    """Of reproduction.csv; [] where nobody has judged them."""
+    """The rows of reproduction.csv, with numbers as text; [] if the file does not exist."""
     path = folder / "reproduction.csv"
     if not path.exists():
         return []
@@ -200,36 +194,40 @@ def _claims(folder: Path) -> list[dict[str, Any]]:
 
 
 def _records(folder: Path) -> Sequence[Any]:
+    """All records in the folder, of every kind."""
     paths = sorted(folder.glob("*.jsonl"))
     return [record for path in paths for record in jsonl.read(path, KINDS.get(path.name, Measurement))]
 
 
 def _facts(folder: Path) -> list[tuple[str, str]]:
-    """What the records say of the machine, the commits and the versions."""
-    made = [record.provenance for record in _records(folder)]
-    if not made:
+    """(name, text) of the facts about the machine, the commits and the versions, from the records' provenance."""
+    provenances = [record.provenance for record in _records(folder)]
+    if not provenances:
         return []
-    last = max(made, key=lambda facts: facts["utc"])
-    packages = {name: version for facts in made for name, version in facts["packages"].items()}
-    commits = sorted({facts["git_commit"][:7] for facts in made if facts["git_commit"]})
+    last = max(provenances, key=lambda facts: facts["utc"])
+    packages = {name: version for facts in provenances for name, version in facts["packages"].items()}
+    commits = sorted({facts["git_commit"][:7] for facts in provenances if facts["git_commit"]})
     return [
         ("processor", f"{last['cpu']}, {last['cores']} cores"),
         ("memory", f"{last['ram_bytes'] / 2**30:.0f} GB"),
         ("system", f"Linux {last['kernel']}"),
         ("Python", last["python"]),
-        ("measured", f"{min(facts['utc'] for facts in made)[:10]} to {last['utc'][:10]}, {len(made)} records"),
+        (
+            "measured",
+            f"{min(facts['utc'] for facts in provenances)[:10]} to {last['utc'][:10]}, {len(provenances)} records",
+        ),
         ("commits", ", ".join(commits)),
         ("versions", ", ".join(f"{name} {version}" for name, version in sorted(packages.items()))),
     ]
 
 
 def _doubts(folder: Path) -> list[tuple[str, list[str]]]:
-    """(doubt, the conditions that it is about), the commonest first."""
-    told: dict[str, list[str]] = {}
+    """(doubt, the conditions it applies to), the most frequent first."""
+    conditions: dict[str, list[str]] = {}
     for path in sorted((folder / "figures").glob(f"*{TABLE}")):
         if path.name.endswith(f"-training{TABLE}"):
             continue
         for row in text.read_csv(path).to_dict("records"):
             for doubt in row["doubts"]:
-                told.setdefault(doubt, []).append(f"{path.name.removesuffix(TABLE)}: {row['condition']}")
-    return sorted(told.items(), key=lambda item: -len(item[1]))
+                conditions.setdefault(doubt, []).append(f"{path.name.removesuffix(TABLE)}: {row['condition']}")
+    return sorted(conditions.items(), key=lambda item: -len(item[1]))

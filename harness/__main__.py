@@ -35,7 +35,7 @@ examples:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; 0 for success, 1 if it found something broken, 2 for bad input, 130 if it was interrupted."""
+    """Runs one command. Returns 0 for success, 1 if it found a fault, 2 for invalid input, 130 if interrupted."""
     options = parser().parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error.filename or 'a file'} could not be written: {error.strerror}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted: every finished line is kept; the same command goes on from there.", file=sys.stderr)
+        print("interrupted: all finished records are kept; the same command goes on from there.", file=sys.stderr)
         return 130
 
 
@@ -77,50 +77,49 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
 
     verb = verbs.add_parser(
-        "bench", parents=[data, into], help="prepare, measure what is missing, print the table, draw the figures"
+        "bench", parents=[data, into], help="make the missing measurements, print the table, draw the figures"
     )
     verb.add_argument("--grid", type=_names, metavar="G", help="grids of grids.toml (default: the data set's own)")
     verb.add_argument("--loaders", type=_names, metavar="L", help=f"only these, of {', '.join(loaders.NAMES)}")
     verb.add_argument("--repeat", type=int, default=1, metavar="N", help="processes per condition (default: 1)")
     verb.add_argument(
         "--consumer-ms", type=float, default=0.0, metavar="MS",
-        help="emulate a consumer that holds each minibatch for so long, and measure how long it waits (default: 0)",
+        help="emulate a consumer that holds each minibatch for MS, and measure how long it waits (default: 0)",
     )  # fmt: skip
     verb.add_argument("--retry", action="store_true", help="measure again what was skipped, failed or timed out")
     verb.set_defaults(run=bench)
 
     verb = verbs.add_parser(
         "advise", parents=[data, into],
-        help="measure what is missing; print the fastest settings whose minibatches are diverse enough, and their code",
+        help="make the missing measurements; print the fastest settings with diverse minibatches, and their code",
     )  # fmt: skip
     verb.add_argument(
         "--within", type=float, default=0.05, metavar="BITS",
-        help="how much less entropy a minibatch may have than one of cells drawn at random, for every label "
-        "(default: 0.05)",
+        help="how much less entropy than cells drawn at random a minibatch may have, for every label (default: 0.05)",
     )  # fmt: skip
     verb.add_argument("--grid", type=_names, metavar="G", help="grids to measure (default: the data set's own)")
     verb.add_argument("--loaders", type=_names, metavar="L", help="only these")
     verb.set_defaults(run=advise, repeat=1, retry=False)
 
     verb = verbs.add_parser(
-        "figures", parents=[into], help="draw tables and figures again from the records, without measuring"
+        "figures", parents=[into], help="write tables and figures from the records, without measuring"
     )
     verb.add_argument(
         "--datasets", type=_names, metavar="D", help="only grids over these (default: all, generated if need be)"
     )
     verb.set_defaults(run=figures)
 
-    verb = verbs.add_parser("report", parents=[into], help="write one HTML page of all that lies in a results folder")
+    verb = verbs.add_parser("report", parents=[into], help="write an HTML page with the content of a results folder")
     verb.set_defaults(run=report)
 
     verb = verbs.add_parser(
-        "ceiling", parents=[data, into], help="measure what the disk, decoding and copying allow without a loader"
+        "ceiling", parents=[data, into], help="measure the rates of the disk, decoding and copying without a loader"
     )
-    verb.add_argument("--loaders", type=_names, metavar="L", help="of whose stores (default: of all that can be)")
+    verb.add_argument("--loaders", type=_names, metavar="L", help="whose stores to measure (default: all that can be)")
     verb.set_defaults(run=measure_ceilings)
 
     verb = verbs.add_parser(
-        "train", parents=[data, into], help="train the same models in every order of the cells, and compare"
+        "train", parents=[data, into], help="train the same models on different orders of the cells, and compare them"
     )
     verb.add_argument("--arms", type=_names, metavar="A", help="only these orders (default: all six)")
     verb.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each order (default: 3)")
@@ -128,31 +127,31 @@ def parser() -> argparse.ArgumentParser:
         "--genes",
         default="8192",
         metavar="N",
-        help="how many genes, those with most counts first, or all (default: 8192)",
+        help="how many genes, those with the most counts, or all (default: 8192)",
     )
     verb.set_defaults(run=train)
 
     verb = verbs.add_parser(
         "cost-curves", parents=[data, into], aliases=["laws"],
-        help="measure the cost of ranking, shuffling, reading and fitting a cell, by how many at once",
+        help="measure the cost per cell of ranking, shuffling, reading and fitting, by the number of cells at once",
     )  # fmt: skip
     verb.set_defaults(run=cost_curves)
 
     verb = verbs.add_parser("prepare", help="generate, download or convert a data set, without measuring")
     verb.add_argument("dataset", nargs="?", default=DEFAULT_DATASET, metavar="D", help="as for bench")
-    verb.add_argument("--project", metavar="P", help="the Google Cloud project to bill for a download that is charged")
+    verb.add_argument("--project", metavar="P", help="the Google Cloud project that pays for the download")
     verb.set_defaults(run=prepare, labels=None)
 
-    verb = verbs.add_parser("status", help="what a results folder holds, and what is doubtful in it")
+    verb = verbs.add_parser("status", help="summarise a results folder, and list doubtful measurements")
     verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
     verb.set_defaults(run=status)
 
-    verb = verbs.add_parser("validate", help="find records that cannot be true; exit code 1 where there is one")
+    verb = verbs.add_parser("validate", help="find records that cannot be true; exit code 1 if there is one")
     verb.add_argument("folder", nargs="?", type=Path, default=RESULTS, help="(default: results)")
     verb.set_defaults(run=validate)
 
-    verb = verbs.add_parser("doctor", help="which loaders import here, and what this machine allows")
-    verb.add_argument("--json", action="store_true", help="the same for programs")
+    verb = verbs.add_parser("doctor", help="report which loaders can be imported, and what this machine supports")
+    verb.add_argument("--json", action="store_true", help="print JSON")
     verb.set_defaults(run=doctor)
     return top
 

@@ -1,4 +1,4 @@
-"""What is measured (Condition), and for how long (Timing)."""
+"""The settings of a measurement (Condition) and its durations (Timing)."""
 
 import hashlib
 import json
@@ -16,14 +16,15 @@ MEMORY_FRACTION = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """Everything that may change a number, and nothing else.
+    """Everything that can change the result of a measurement, and nothing else.
 
-    batch_size: cells. workers: worker processes of the loader (0: the measuring process loads). processes: measured
-    at the same time, each with its own loader and order; their rows are added up. cores: limits CPU affinity and every
-    thread pool (None: all cores). cache: "cold" begins with none of the store in the page cache and "warm" with all of
-    it; "bounded" begins with none, and never has more than the share `memory_fraction` (default: a quarter) of the
-    store there, beside what the process itself needs. consumer_ms: milliseconds for which an emulated consumer holds
-    each minibatch. knobs: the loader's own parameters where they differ from its defaults, sorted by name.
+    batch_size: cells. workers: worker processes of the loader (0: the measuring process loads). processes: how many are
+    measured at the same time, each with its own loader and order; their rows are added up. cores: limits CPU affinity
+    and every thread pool (None: all cores). cache: "cold" begins with none of the store in the page cache and "warm"
+    with all of it; "bounded" begins with none, and limits the cache to the share `memory_fraction` (default: a quarter)
+    of the store, in addition to the memory of the process itself. consumer_ms: milliseconds for which an emulated
+    consumer holds each minibatch. knobs: the loader's own parameters where they differ from its defaults, sorted by
+    name.
     """
 
     dataset: str
@@ -49,9 +50,9 @@ class Condition:
         if (self.memory_fraction is not None) != (self.cache == "bounded"):
             raise ValueError("memory_fraction belongs to a bounded cache only")
         if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            raise ValueError(f"memory_fraction is {self.memory_fraction!r}, not a share above 0 and up to 1")
+            raise ValueError(f"memory_fraction is {self.memory_fraction!r}, not a share above 0 and at most 1")
         if not 0 <= self.consumer_ms < float("inf"):
-            raise ValueError(f"consumer_ms is {self.consumer_ms!r}, not milliseconds from 0 up")
+            raise ValueError(f"consumer_ms is {self.consumer_ms!r}, not a number of milliseconds of at least 0")
         for name, least in (("batch_size", 1), ("workers", 0), ("processes", 1), ("seed", 0), ("cores", 1)):
             value = getattr(self, name)
             if value is None and name == "cores":
@@ -62,22 +63,22 @@ class Condition:
 
     @property
     def key(self) -> str:
-        """12 hex digits that name this condition; a field at its default does not enter them."""
+        """12 hex digits that identify this condition: a hash of the fields that differ from their defaults."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def twin(self) -> "Condition":
-        """The condition with CSR output, a cold cache, one process and no consumer: it has the same order of cells."""
+        """The condition with CSR output, a cold cache, one process and no consumer, with the same order of cells."""
         return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0, processes=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields and the key, as JSON holds them."""
+        """All fields and the key, in values that JSON can hold."""
         return asdict(self) | {"knobs": dict(self.knobs), "key": self.key}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Condition":
-        """The condition of `to_dict`; ValueError where a field or the key cannot be."""
+        """The inverse of `to_dict`. ValueError for an invalid field, or a key that is not of these fields."""
         values = dict(values)
         key = values.pop("key")
         condition = cls(**{**values, "knobs": tuple(values.get("knobs", {}).items())})
@@ -98,8 +99,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds of the warm-up, the window, the longest life of a worker, and the recording of the order after the
-    window (0: the order is not recorded)."""
+    """Seconds of the warm-up, of the window, until a worker is killed, and for recording the order after the window
+    (0: the order is not recorded)."""
 
     warmup_s: float = 30.0
     measure_s: float = 120.0

@@ -1,4 +1,4 @@
-"""Grids: the conditions of one table or figure, as grids.toml names them."""
+"""Grids: the conditions of one table or figure, defined in grids.toml."""
 
 import itertools
 import tomllib
@@ -35,9 +35,10 @@ def _grids() -> dict[str, Any]:
 
 
 def expand(name: str, dataset: str) -> Grid:
-    """The grid `name` of grids.toml over `dataset`: every arm's lists multiplied out, without duplicates.
+    """The grid `name` of grids.toml over `dataset`: the product of the lists of each arm, without duplicates.
 
-    `loader = "all"` in an arm stands for every loader but those in its list `without`.
+    `loader = "all"` in an arm stands for all loaders except those in its list `without`. UserError for an unknown name
+    or a table that is not valid.
     """
     tables = _grids()
     if name not in tables:
@@ -60,9 +61,9 @@ def expand(name: str, dataset: str) -> Grid:
 
 
 def _all_but(without: Sequence[str]) -> list[str]:
-    """All loaders but these; ValueError for a name that is not a loader's."""
-    if missing := [name for name in without if name not in loaders.NAMES]:
-        raise ValueError(f"there is no loader {', '.join(missing)} to leave out")
+    """All loaders except these; ValueError for an unknown name."""
+    if unknown_names := [name for name in without if name not in loaders.NAMES]:
+        raise ValueError(f"there is no loader {', '.join(unknown_names)} to leave out")
     return [name for name in loaders.NAMES if name not in without]
 
 
@@ -72,11 +73,11 @@ def grid_names() -> tuple[str, ...]:
 
 
 def datasets(name: str) -> tuple[str, ...]:
-    """The data sets that a grid compares; () for one that takes any."""
+    """The data sets that a grid compares; () for a grid that runs on any data set."""
     return tuple(_grids().get(name, {}).get("datasets", ()))
 
 
 def _product(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every combination of the axes; a value that is not a list is an axis of one."""
+    """Every combination of the axes; a value that is not a list counts as a list of one."""
     lists = [value if isinstance(value, list) else [value] for value in axes.values()]
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*lists)]

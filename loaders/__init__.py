@@ -1,4 +1,4 @@
-"""One adapter a file. Importing this package, or an adapter, imports no loader's library."""
+"""The registry of adapters, one module each. Importing this package or an adapter does not import the libraries."""
 
 from importlib import import_module
 
@@ -27,6 +27,7 @@ NAMES = {
     "cellarium": "loaders.cellarium:Cellarium",
     "slaf": "loaders.slaf:Slaf",
 }
+"""Loader name: "module:Class" of its adapter."""
 
 
 def get(name: str) -> type[Loader]:
@@ -34,19 +35,19 @@ def get(name: str) -> type[Loader]:
     return load(NAMES[name])
 
 
-def load(where: str) -> type[Loader]:
-    """The adapter class at "module:Class"."""
-    module, attribute = where.split(":")
+def load(location: str) -> type[Loader]:
+    """The adapter class at `location`, "module:Class"."""
+    module, attribute = location.split(":")
     return getattr(import_module(module), attribute)
 
 
 def holds_all(name: str) -> bool:
-    """Whether the loader has all cells in memory once it is open, as no loader of an atlas can."""
+    """Whether the loader keeps all cells in memory while it is open. A loader of an atlas cannot."""
     return getattr(get(name), "in_memory", False)
 
 
 def unavailable(name: str) -> str | None:
-    """Why the loader cannot run here, or None: looks for its libraries without importing them."""
+    """Why the loader cannot run on this machine; None if it can. Looks for its libraries without importing them."""
     missing = interpreter.missing(name, get(name).imports)
     if not missing:
         return None

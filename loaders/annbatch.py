@@ -1,4 +1,4 @@
-"""annbatch over a sharded zarr store, read with zarrs: pre-shuffled, as its authors advise, or as the files are."""
+"""annbatch over a sharded zarr store read with zarrs: pre-shuffled, as its authors advise, or in file order."""
 
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
@@ -16,9 +16,9 @@ COLLECTION = "c.zarr"
 
 
 class AnnBatch:
-    """The store holds the cells in an order shuffled once; an epoch takes its chunks at random and mixes a buffer.
+    """The store is shuffled once, when it is written. An epoch reads its chunks at random and shuffles a buffer.
 
-    Its stream is the order of the store, the same in every epoch, and so not that of the files.
+    The order "stream" is the order of the store, the same in every epoch. It is not the order of the files.
     """
 
     name = "annbatch"
@@ -39,7 +39,7 @@ class AnnBatch:
 
         _use_zarrs()
         firsts = dict(zip(dataset.paths, dataset.offsets[:-1], strict=True))
-        # The harness has seen that the files share their genes. Numbered, they need not have names that are unique.
+        # The harness has checked that the files share their genes. Gene names may repeat, so numbers replace them.
         genes = pd.DataFrame(index=np.arange(dataset.n_genes).astype(str))
 
         def numbered(file: Path) -> ad.AnnData:
@@ -47,7 +47,7 @@ class AnnBatch:
             row = firsts[file] + np.arange(x.shape[0])
             return ad.AnnData(x, obs=pd.DataFrame({"row": row}, index=row.astype(str)), var=genes)
 
-        with redirect_stderr(StringIO()):  # an adapter does not print, and the library's progress bars have no switch
+        with redirect_stderr(StringIO()):  # adapters do not print, and the library's progress bars cannot be turned off
             DatasetCollection(path / COLLECTION).add_adatas(
                 dataset.paths, load_adata=numbered, shuffle=cls.shuffled_store, rng=np.random.default_rng(0)
             )
@@ -104,7 +104,7 @@ for epoch in range(10):
         self.loader = Loader(batch_sampler=sampler, preload_to_gpu=False)
         for group in DatasetCollection(path / COLLECTION, mode="r"):
             x = group["X"] if isinstance(group["X"], zarr.Array) else ad.io.sparse_dataset(group["X"])
-            # Handed over one by one, and not as a collection, so that rows=False reads no obs.
+            # Added one by one instead of as a collection, so that obs is not read with rows=False.
             self.loader.add_dataset(x, pd.DataFrame({"row": group["obs/row"][:]}) if rows else None)
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -118,7 +118,7 @@ for epoch in range(10):
 
 
 class AnnBatchUnshuffled(AnnBatch):
-    """The store holds the cells in the order of the files: chunks at random are all that mixes them."""
+    """The store holds the cells in the order of the files; they are mixed only by reading chunks at random."""
 
     name = "annbatch_unshuffled"
     store = "zarr-unshuffled/1"
@@ -126,7 +126,7 @@ class AnnBatchUnshuffled(AnnBatch):
 
 
 def _use_zarrs() -> None:
-    """The codec pipeline its authors call necessary on a local disk; zarr's own is Python."""
+    """Selects the codec pipeline that annbatch's authors call necessary on a local disk; zarr's own is Python."""
     import zarr
 
     zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})

@@ -1,4 +1,4 @@
-"""AnnLoader over an AnnCollection of backed files: anndata's own, the papers' random baseline."""
+"""anndata's AnnLoader over an AnnCollection of backed files: the random-access baseline of the papers."""
 
 import warnings
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ PER_CELL = (
 
 
 class AnnLoader:
-    """Dense: its default converter's tensors. CSR: the matrix its view gathers, unconverted."""
+    """Dense output: the tensors of AnnLoader's default converter. CSR output: the matrix of its view, unconverted."""
 
     name = "annloader"
     imports = ("anndata", "torch")
@@ -40,16 +40,16 @@ class AnnLoader:
         from anndata.experimental.pytorch import AnnLoader as Library
 
         self.files = [ad.read_h5ad(path, backed="r") for path in dataset.paths]
-        # Only X is asked of any loader, so obs is left out of the collection.
+        # Loaders deliver X only, so obs is left out of the collection.
         collection = AnnCollection(self.files, join_obs=None)
         self.condition, self.rows = condition, rows
         self.generator = torch.Generator()
         sampler = {}
         if condition.order == "random":
-            # Its own shuffle draws from numpy's global state; a sampler is how it lets itself be seeded.
+            # AnnLoader's own shuffle draws from numpy's global state; a sampler can be seeded.
             sampler["sampler"] = torch.utils.data.RandomSampler(range(dataset.n_cells), generator=self.generator)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # it is deprecated, and the baseline all the same
+            warnings.simplefilter("ignore", FutureWarning)  # AnnLoader is deprecated, but is the baseline
             self.loader = Library(
                 collection,
                 batch_size=condition.batch_size,

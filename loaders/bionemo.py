@@ -1,4 +1,4 @@
-"""BioNeMo-SCDL: NVIDIA's memory-mapped CSR arrays, asked for one cell at a time."""
+"""BioNeMo-SCDL: NVIDIA's memory-mapped CSR arrays, read one cell at a time."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,15 +12,15 @@ from harness.data.dataset import Dataset
 from loaders.convert import to_output
 from loaders.protocol import Batch, Incompatible
 
-WHOLE = "whole"  # the folder of all files' cells within a store
+WHOLE = "whole"  # the folder in a store that holds the cells of all files
 PAGED_MB = 500
 BLOCK_ROWS = 100_000
 
 
 class BioNeMo:
-    """Its own collate's CSR tensor, which ends at the batch's last column in use, widened to all genes.
+    """The CSR tensor of SCDL's collate function ends at the last column used in the batch; it is widened to all genes.
 
-    The store holds every file's X in the order of the files, and nothing is shuffled or left out of it.
+    The store holds the complete X of every file, in the order of the files.
     """
 
     name = "bionemo"
@@ -34,9 +34,9 @@ class BioNeMo:
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Appends file by file, so that at most one file's arrays are on the disk twice.
+        """Appends file by file, so that at most one file's arrays are on disk twice.
 
-        In memory are the obs tables, and one file of up to PAGED_MB or BLOCK_ROWS of a larger one.
+        Memory: the obs tables, and one file of up to PAGED_MB or BLOCK_ROWS rows of a larger one.
         """
         _refuse_dense(dataset)
         from bionemo.scdl.io.single_cell_memmap_dataset import SingleCellMemMapDataset
@@ -46,7 +46,7 @@ class BioNeMo:
                 str(folder),
                 str(source),
                 use_X_not_raw=True,
-                # It opens a file that it pages for writing, so small ones are read whole: they may be read-only.
+                # SCDL opens paged files for writing. Small files may be read-only, so they are read whole.
                 paginated_load_cutoff=PAGED_MB,
                 load_block_row_size=BLOCK_ROWS,
             )
@@ -73,12 +73,12 @@ class BioNeMo:
         self.generator = torch.Generator()
         sampler = torch.utils.data.RandomSampler(cells, generator=self.generator)
         self.loader = torch.utils.data.DataLoader(
-            _Numbered(cells) if rows else cells,
+            _WithRowIds(cells) if rows else cells,
             batch_size=condition.batch_size,
             sampler=sampler if condition.order == "random" else None,
             num_workers=condition.workers,
-            collate_fn=_Apart(collate_sparse_matrix_batch) if rows else collate_sparse_matrix_batch,
-            # Pickled for a spawned worker, a memory map becomes a copy of all it maps.
+            collate_fn=_CollateWithRowIds(collate_sparse_matrix_batch) if rows else collate_sparse_matrix_batch,
+            # A memory map pickled for a spawned worker becomes a copy of the whole file.
             multiprocessing_context="fork" if condition.workers else None,
         )
         self.fetch_rows = condition.batch_size
@@ -94,8 +94,8 @@ class BioNeMo:
         self.loader = None
 
 
-class _Numbered:
-    """The same cells, each with its row id: its own batches name no cell."""
+class _WithRowIds:
+    """The same cells, each with its row id, which SCDL's own batches lack."""
 
     def __init__(self, cells) -> None:
         self.cells = cells
@@ -107,8 +107,8 @@ class _Numbered:
         return self.cells[i], i
 
 
-class _Apart:
-    """The collate given for the cells, beside their row ids."""
+class _CollateWithRowIds:
+    """Applies a collate function to the cells and returns its result with their row ids."""
 
     def __init__(self, collate) -> None:
         self.collate = collate

@@ -1,4 +1,4 @@
-"""Cellarium's distributed AnnData: whole h5ad shards in a cache, shuffled, and the cells within each shuffled."""
+"""Cellarium's distributed AnnData: caches whole h5ad shards, shuffles the shards and the cells within each."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +16,9 @@ SHARD_ROWS = 10_000  # as in its own examples
 
 
 class Cellarium:
-    """The shards hold the cells in the files' order; nothing mixes the cells of one with those of another.
+    """The shards hold the cells in the order of the files. Cells of different shards are not mixed.
 
-    The last shard has 0.5 to 1.5 times the cells of the others, so that no batch is of more shards than two.
+    The last shard has 0.5 to 1.5 times the cells of the others, so that no batch spans more than two shards.
     """
 
     name = "cellarium"
@@ -35,19 +35,19 @@ class Cellarium:
         import anndata as ad
         import pandas as pd
 
-        # Numbered, the genes need not have names that are unique.
+        # Gene names may repeat, so numbers replace them.
         genes = pd.DataFrame(index=np.arange(dataset.n_genes).astype(str))
         sizes = _shard_sizes(dataset.n_cells)
-        held, done = csr_matrix((0, dataset.n_genes), dtype=np.float32), 0
+        pending, done = csr_matrix((0, dataset.n_genes), dtype=np.float32), 0
         for _, slab in csr_slabs(dataset, SHARD_ROWS):
             shape = (len(slab.indptr) - 1, dataset.n_genes)
-            held = vstack([held, csr_matrix((slab.data, slab.indices, slab.indptr), shape=shape)], format="csr")
-            while sizes and held.shape[0] >= sizes[0]:
+            pending = vstack([pending, csr_matrix((slab.data, slab.indices, slab.indptr), shape=shape)], format="csr")
+            while sizes and pending.shape[0] >= sizes[0]:
                 size = sizes.pop(0)
                 row = np.arange(done, done + size)
-                shard = ad.AnnData(held[:size], obs=pd.DataFrame({"row": row}, index=row.astype(str)), var=genes)
+                shard = ad.AnnData(pending[:size], obs=pd.DataFrame({"row": row}, index=row.astype(str)), var=genes)
                 shard.write_h5ad(path / f"{done // SHARD_ROWS:06d}.h5ad")
-                held, done = held[size:], done + size
+                pending, done = pending[size:], done + size
                 progress(done)
 
     @classmethod

@@ -1,6 +1,7 @@
-"""What decoding a store that our loader reads, and copying its cells, would allow if nothing else had to be done.
+"""Measures decoding and copying alone: upper bounds on the throughput of our loader with a store.
 
-Files are in the page cache. All cores the process may use take part; `taskset -c 0` leaves it one.
+The data is in memory before the clock starts. All cores that the process may use take part; `taskset -c 0` limits
+it to one.
 """
 
 import time
@@ -21,14 +22,17 @@ from loadstone.reading.arrays import Chunked
 from loadstone.reading.densify import fill
 from loadstone.reading.matrix import PIECES_PER_TASK, Matrix
 
-HELD_BYTES = 400_000_000  # of compressed chunks, or of cells, held in memory: more than a processor's cache
+SAMPLE_BYTES = 400_000_000  # of compressed chunks, or of cells, that are kept in memory: more than a processor's cache
 BATCH = 64  # cells
 VALUE_BYTES = 4
 
 
 def of_store(source: Matrix, seconds: float) -> dict[str, object]:
-    """Cells/s that decoding (None: nothing is compressed) and copying, by output, would allow; piece_bytes: of a
-    compressed chunk, or of the values of a cell."""
+    """The answer to `Loader.ceiling`, each rate measured for `seconds`.
+
+    decode_cells_per_s: None if the store is not compressed. copy_cells_per_s: by output. piece_bytes: mean size of a
+    compressed chunk, or of the values of a cell.
+    """
     return {
         "decode_cells_per_s": decoded_cells_per_s(source, seconds),
         "copy_cells_per_s": {output: copied_cells_per_s(source, output, seconds) for output in ("csr", "dense")},
@@ -37,41 +41,42 @@ def of_store(source: Matrix, seconds: float) -> dict[str, object]:
 
 
 def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
-    """With one thread a core, over chunks spread evenly over the store, for at least so long."""
+    """Cells/s of decompression with one thread per core, over chunks spread evenly over the store; None if the store
+    is not compressed. It runs for at least `seconds`."""
     arrays = [array for part in source.parts for array in (part.data, part.indices)]
     if not all(isinstance(array, Chunked) for array in arrays):
         return None
     n_chunks = sum(-(-array.length // array.chunk) for array in arrays)
-    step = max(1, round(n_chunks * _piece_bytes(source) / HELD_BYTES))
-    held = deque[tuple[int, Callable[[], object]]]()
+    step = max(1, round(n_chunks * _piece_bytes(source) / SAMPLE_BYTES))
+    queue = deque[tuple[int, Callable[[], object]]]()
     for array in arrays:
         chunks = range(0, -(-array.length // array.chunk), step)
         elements = [min(array.chunk, array.length - i * array.chunk) for i in chunks]
-        held.extend(zip(map(sum, bundles(elements)), works(array, [array.packed(i) for i in chunks]), strict=True))
+        queue.extend(zip(map(sum, bundles(elements)), works(array, [array.packed(i) for i in chunks]), strict=True))
 
     def decode() -> int:
-        n, work = held.popleft()  # so that no other thread has it, nor its memory
+        n, work = queue.popleft()  # removed, so that no other thread uses it and its buffers
         work()
-        held.append((n, work))
+        queue.append((n, work))
         return n
 
-    # Each cell's values and indices: two elements for each of its counts.
+    # A non-zero count is two elements: its value and its index.
     per_cell = 2 * _nnz(source) / len(source)
-    return _rate([decode] * min(source.threads, len(held)), seconds) / per_cell
+    return _rate([decode] * min(source.threads, len(queue)), seconds) / per_cell
 
 
 def bundles(chunks: list[Any]) -> list[list[Any]]:
-    """As many as one task of the loader's takes."""
+    """The chunks in groups of PIECES_PER_TASK, the number that one task of the loader decodes."""
     return [chunks[i : i + PIECES_PER_TASK] for i in range(0, len(chunks), PIECES_PER_TASK)]
 
 
 def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
-    """Each decodes one of the `bundles`, by what the loader decodes whole chunks with."""
+    """A function for each of the `bundles`, which decodes it with the decoder that the loader uses for whole chunks."""
     compiled = array.codec.compiled if array.table else None
     if compiled == DEFLATE:
-        nothing = np.empty((0, array.whole), np.uint8)
+        no_results = np.empty((0, array.whole), np.uint8)
         return [
-            partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, nothing)
+            partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, no_results)
             for bundle in bundles(packed)
         ]
     room = np.empty((2, array.whole), np.uint8)
@@ -90,16 +95,18 @@ def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
-    """With one thread a core, rows in memory in random order into batches whose memory is used again."""
-    n = min(len(source), max(BATCH * source.threads, int(HELD_BYTES / (2 * VALUE_BYTES * _nnz(source) / len(source)))))
+    """Cells/s of copying, with one thread per core, rows in memory in random order into batches whose memory is
+    reused. It runs for at least `seconds`."""
+    cell_bytes = 2 * VALUE_BYTES * _nnz(source) / len(source)
+    n = min(len(source), max(BATCH * source.threads, int(SAMPLE_BYTES / cell_bytes)))
     cells = source.gather(np.arange(n)).result()
     begin, end = cells.indptr[:-1], cells.indptr[1:]
     orders = np.array_split(np.random.default_rng(0).permutation(n), source.threads)
 
     def copy(share: tuple) -> int:
         rows, target, values, indices = share
-        for held, out in ((cells.data, values), (cells.indices, indices)):
-            scatter(held, 0, begin[rows], end[rows], target, out, -1)
+        for stored, out in ((cells.data, values), (cells.indices, indices)):
+            scatter(stored, 0, begin[rows], end[rows], target, out, -1)
         return len(rows)
 
     def densify(share: tuple) -> int:
@@ -114,17 +121,17 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
         shares = []
         for rows in orders:
             edges = np.cumsum([0, *(end - begin)[rows]])
-            memory = (np.empty(edges[-1], part.dtype) for part in (cells.data, cells.indices))
-            shares.append((rows, edges[:-1], *memory))
+            buffers = (np.empty(edges[-1], part.dtype) for part in (cells.data, cells.indices))
+            shares.append((rows, edges[:-1], *buffers))
         return _rate([partial(copy, share) for share in shares], seconds)
     cuts = np.linspace(0, n, source.threads + 1).astype(int)
     return _rate([partial(densify, share) for share in pairwise(cuts)], seconds)
 
 
 def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
-    """What they say to have done, in a second; each has a thread, and is called again and again for so long."""
+    """The sum of the workers' results per second. Each is called repeatedly for `seconds`, in a thread of its own."""
 
-    def again(work: Callable[[], int], start: float) -> float:
+    def repeat(work: Callable[[], int], start: float) -> float:
         done, now = 0, start
         while now < start + seconds:
             done += work()
@@ -132,8 +139,8 @@ def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
         return done / (now - start)
 
     with ThreadPoolExecutor(len(workers)) as pool:
-        list(pool.map(lambda work: work(), workers))  # compiles, and brings the memory in
-        return sum(pool.map(again, workers, [time.perf_counter()] * len(workers)))
+        list(pool.map(lambda work: work(), workers))  # compiles, and touches the memory
+        return sum(pool.map(repeat, workers, [time.perf_counter()] * len(workers)))
 
 
 def _nnz(source: Matrix) -> int:

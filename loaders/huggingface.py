@@ -1,4 +1,4 @@
-"""Hugging Face datasets over an Arrow store: a list of genes and a list of expressions a cell."""
+"""Hugging Face datasets over an Arrow store: for each cell a list of genes and a list of expressions."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,17 +14,17 @@ from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 SLAB = 2_048  # cells
-SHARDS = 64  # what the library's own examples cut an iterable data set into
+SHARDS = 64  # of an iterable data set, as in the library's own examples
 
 OWN_LAST_BATCH = "each worker process ends its own shards with a batch that is not full"
 
 
 class HuggingFace:
-    """torch's DataLoader over the map-style data set, asked for a minibatch at a time: exact random access.
+    """torch's DataLoader over the map-style data set, which returns a minibatch per request: exact random access.
 
-    `iterable_buffer` (cells) reads the order "random" from the iterable data set instead: its shards shuffled, and
-    the cells within a buffer. Both are read as Arrow tables: made into arrays cell by cell they take several times as
-    long.
+    With `iterable_buffer` (cells) the order "random" is read from the iterable data set instead, which shuffles its
+    shards, and the cells within a buffer. Both data sets return Arrow tables: converting cell by cell to arrays takes
+    several times as long.
     """
 
     name = "huggingface"
@@ -46,7 +46,7 @@ class HuggingFace:
         columns = {"genes": datasets.List(genes), "expressions": datasets.List(expressions), "row": row}
         features = datasets.Features(columns)
         datasets.disable_progress_bars()
-        # The library saves what it holds as a table. It saves an empty one, whose Arrow file is then written anew.
+        # The library can save only a table that it holds. It saves an empty one, and its Arrow file is then replaced.
         datasets.Dataset.from_dict({name: [] for name in columns}, features).save_to_disk(path, num_shards=1)
         (file,) = path.glob("*.arrow")
         schema = features.arrow_schema
@@ -67,12 +67,12 @@ class HuggingFace:
 
         buffer = (self.knobs | dict(condition.knobs))["iterable_buffer"]
         if buffer and condition.order == "stream":
-            raise Incompatible("a shuffle buffer is for the order random")
+            raise Incompatible("a shuffle buffer is only for the order random")
         columns = ["genes", "expressions", *(["row"] if rows else [])]
         cells = datasets.load_from_disk(path).select_columns(columns).with_format("arrow")
         size = condition.batch_size
         self.generator, self.condition, self.iterable = torch.Generator(), condition, bool(buffer)
-        self.fetch_rows = max(size, buffer // 2)  # of a full buffer half is handed on
+        self.fetch_rows = max(size, buffer // 2)  # a full buffer delivers half of its cells at once
         sampler = None
         if buffer:
             shards = min(max(SHARDS, condition.workers), len(cells))
@@ -81,11 +81,11 @@ class HuggingFace:
             permutation = torch.utils.data.RandomSampler(cells, generator=self.generator)
             sampler = torch.utils.data.BatchSampler(permutation, size, drop_last=False)
         else:
-            sampler = _Runs(len(cells), size)
+            sampler = _Ranges(len(cells), size)
         self.loader = torch.utils.data.DataLoader(
             cells,
             sampler=sampler,
-            batch_size=None,  # what the data set is asked for, or yields, is a minibatch
+            batch_size=None,  # the data set itself returns minibatches
             generator=self.generator,
             num_workers=condition.workers,
             collate_fn=partial(_csr, dataset.n_genes, self.iterable),
@@ -96,15 +96,15 @@ class HuggingFace:
         if self.iterable:
             self.loader.dataset.set_epoch(index)
         for x, ids in self.loader:
-            # Here, and not in a worker: a dense minibatch takes longer to hand over than to make.
+            # Not in a worker: a dense minibatch takes longer to transfer between processes than to make.
             yield Batch(to_output(x, self.condition.output), ids)
 
     def close(self) -> None:
         del self.loader
 
 
-class _Runs:
-    """The minibatches in the order of the store, each a range: the library cuts that out in one piece."""
+class _Ranges:
+    """Samples the minibatches in the order of the store, each as a range, which the library reads as one slice."""
 
     def __init__(self, n: int, size: int) -> None:
         self.n, self.size = n, size
@@ -114,11 +114,12 @@ class _Runs:
 
 
 def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
-    """The minibatch in a table of its cells, or in the one row that the iterable data set makes of them."""
+    """(CSR matrix, row ids or None) of a minibatch: a table of its cells or, with `one_row`, a table with one row of
+    lists, as the iterable data set yields it."""
     import pyarrow.compute as pc
 
     cells = {name: pc.list_flatten(table[name]) if one_row else table[name] for name in table.column_names}
-    # Copies: what was cut out in one piece is still a view of the file.
+    # Copies: a slice is still a view of the file.
     genes, expressions = (pc.list_flatten(cells[name]).to_numpy().copy() for name in ("genes", "expressions"))
     indptr = np.zeros(len(cells["genes"]) + 1, np.int32)
     np.cumsum(pc.list_value_length(cells["genes"]), out=indptr[1:])

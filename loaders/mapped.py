@@ -1,4 +1,4 @@
-"""lamindb's MappedCollection: h5ad files mapped as one, asked for one dense cell at a time."""
+"""lamindb's MappedCollection: several h5ad files as one data set, read one dense cell at a time."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from loaders.protocol import UNCONVERTED, Batch
 
 
 class Mapped:
-    """Dense: the tensors of torch's own collate. CSR: the same, made sparse again within the clock."""
+    """Dense output: the tensors of torch's collate function. CSR output: the same tensors, converted to CSR within the
+    measured time."""
 
     name = "mapped"
     imports = ("lamindb", "torch")
@@ -34,14 +35,14 @@ class Mapped:
 
         library = _library()
 
-        class Numbered(library):
-            """The same cells, each with its row id: its own items name no more than their file."""
+        class WithRowIds(library):
+            """Adds the row id to each cell; the library's own items name only their file."""
 
             def __getitem__(self, i: int) -> dict:
                 return {**super().__getitem__(i), "row": i}
 
         self.condition, self.rows = condition, rows
-        self.cells = (Numbered if rows else library)(
+        self.cells = (WithRowIds if rows else library)(
             list(dataset.paths), join=None, parallel=condition.workers > 0, dtype="float32"
         )
         self.generator = torch.Generator()
@@ -68,14 +69,14 @@ class Mapped:
 
 
 def _library() -> type:
-    """MappedCollection, imported without the user's settings.
+    """lamindb's MappedCollection, imported without the user's settings.
 
-    With them the import makes a folder in the home and connects to the user's instance, wherever that is.
+    With them, the import would create a folder in the home directory and connect to the user's lamindb instance.
     """
-    known = {name: os.environ.pop(name, None) for name in ("LAMIN_SETTINGS_DIR", "LAMIN_CURRENT_INSTANCE")}
+    settings = {name: os.environ.pop(name, None) for name in ("LAMIN_SETTINGS_DIR", "LAMIN_CURRENT_INSTANCE")}
     with TemporaryDirectory() as folder:
         os.environ["LAMIN_SETTINGS_DIR"] = folder
         from lamindb.core import MappedCollection
     del os.environ["LAMIN_SETTINGS_DIR"]
-    os.environ.update({name: value for name, value in known.items() if value is not None})
+    os.environ.update({name: value for name, value in settings.items() if value is not None})
     return MappedCollection

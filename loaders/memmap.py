@@ -1,4 +1,4 @@
-"""CSR arrays mapped into memory with numpy: the plain baseline, with nothing to be clever about."""
+"""CSR arrays in memory maps of numpy: a plain baseline."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ SLAB = 2_048  # cells
 
 
 class MemMap:
-    """Gathers a minibatch's rows one by one ("random"), or copies the one run they are ("stream")."""
+    """Copies the rows of a minibatch one by one (order "random"), or as one range (order "stream")."""
 
     name = "memmap"
     imports = ()
@@ -43,12 +43,12 @@ class MemMap:
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "MemMap":
         if condition.workers:
-            raise Incompatible("it is one loop in one process")
+            raise Incompatible("it is a loop in one process")
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
         kinds = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
-        # As plain arrays: every slice of an np.memmap is a new np.memmap, which takes longer than to copy a cell.
+        # Plain arrays: slicing an np.memmap makes another np.memmap, which takes longer than copying a cell.
         self.data, self.indices, self.indptr = (
             np.asarray(np.memmap(path / name, kind, "r")) for name, kind in kinds.items()
         )
@@ -62,7 +62,7 @@ class MemMap:
             np.random.default_rng([self.condition.seed, index]).shuffle(order)
         for start in range(0, n, size):
             ids = order[start : start + size]
-            x = self._gather(ids) if self.condition.order == "random" else self._run(ids[0], ids[-1] + 1)
+            x = self._gather(ids) if self.condition.order == "random" else self._range(ids[0], ids[-1] + 1)
             yield Batch(to_output(x, self.condition.output), ids if self.rows else None)
 
     def _gather(self, ids: np.ndarray) -> csr_matrix:
@@ -73,10 +73,10 @@ class MemMap:
         indptr = np.concatenate([[0], np.cumsum(end - begin)])
         return csr_matrix((data, indices, indptr), shape=(len(ids), self.n_genes))
 
-    def _run(self, start: int, stop: int) -> csr_matrix:
+    def _range(self, start: int, stop: int) -> csr_matrix:
         indptr = self.indptr[start : stop + 1]
         place = slice(indptr[0], indptr[-1])
-        data, indices = np.array(self.data[place]), np.array(self.indices[place])  # copies: a view would be lazy
+        data, indices = np.array(self.data[place]), np.array(self.indices[place])  # copies, because views would be lazy
         return csr_matrix((data, indices, indptr - indptr[0]), shape=(stop - start, self.n_genes))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Our loader as the harness sees it: over h5ad files as they are, and over other loaders' stores."""
+"""Adapters of our loader, loadstone: over the h5ad files, and over the stores of other loaders."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from harness.condition import Condition
-from harness.data.dataset import Dataset, natural
+from harness.data.dataset import Dataset
+from harness.data.inspect import natural
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
 from loaders.decoding import of_store
@@ -24,7 +25,7 @@ from loadstone.reading.matrix import Matrix, Part, open_matrix
 class Native:
     """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
 
-    `aligned`: blocks break no storage chunk that need not be broken, and so may be some rows shorter.
+    `aligned`: blocks follow the storage chunks where they can, and may then be shorter than `block_size`.
     """
 
     name = "native"
@@ -43,7 +44,7 @@ class Native:
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Native":
         if condition.workers:
-            raise Incompatible("it reads with threads inside one process; say cores, not workers")
+            raise Incompatible("it reads with threads inside one process; set cores instead of workers")
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
@@ -88,13 +89,13 @@ for epoch in range(10):
         source = cls.source(dataset, path, "csr")
         try:
             if not isinstance(source, Matrix):
-                raise Incompatible("its ceiling is known of CSR, and X is dense")
+                raise Incompatible("its ceiling is measured for CSR only, and X is dense")
             return of_store(source, seconds)
         finally:
             source.close()
 
     def ids(self, rows: np.ndarray) -> np.ndarray:
-        """The row ids of places in the store."""
+        """The row ids of the cells at these positions of the store."""
         return rows
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -106,7 +107,7 @@ for epoch in range(10):
 
 
 class NativeOver(Native):
-    """The same over a store of CSR in parts."""
+    """The same loader over a store that holds CSR in parts."""
 
     parts: ClassVar[Callable[[Path, Files], list[Part]]]
     code = None  # these stores have no opener in the public API
@@ -117,7 +118,7 @@ class NativeOver(Native):
 
 
 class NativeZarr(NativeOver):
-    """The same over annbatch's zarr, written in the order of the files."""
+    """The same loader over annbatch's zarr store, written in the order of the files."""
 
     name = "native_zarr"
     imports = AnnBatchUnshuffled.imports
@@ -133,7 +134,7 @@ class NativeZarr(NativeOver):
 
 
 class NativeZarrShuffled(NativeZarr):
-    """The same over annbatch's pre-shuffled zarr. Its stream is the order of the store, not of the files."""
+    """The same loader over annbatch's pre-shuffled zarr store. The order "stream" is the order of the store."""
 
     name = "native_zarr_shuffled"
     store = AnnBatch.store
@@ -142,14 +143,14 @@ class NativeZarrShuffled(NativeZarr):
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
         super().__init__(dataset, path, condition, rows)
         if rows:
-            self.stored = np.concatenate([zarr_group.obs_column(group, "row") for group in _groups(path)])
+            self.row_ids = np.concatenate([zarr_group.obs_column(group, "row") for group in _groups(path)])
 
     def ids(self, rows: np.ndarray) -> np.ndarray:
-        return self.stored[rows]
+        return self.row_ids[rows]
 
 
 class NativeArrow(NativeOver):
-    """The same over the Arrow files of Hugging Face datasets."""
+    """The same loader over the Arrow files of Hugging Face datasets."""
 
     name = "native_arrow"
     imports = ("datasets",)
@@ -159,7 +160,7 @@ class NativeArrow(NativeOver):
 
 
 class NativeBioNeMo(NativeOver):
-    """The same over BioNeMo-SCDL's memory-mapped arrays."""
+    """The same loader over BioNeMo-SCDL's memory-mapped arrays."""
 
     name = "native_bionemo"
     imports = ("bionemo.scdl",)

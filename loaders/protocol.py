@@ -1,4 +1,7 @@
-"""What an adapter is: it opens, iterates and converts. It never times, seeds globally, prints or adjusts."""
+"""The protocol of an adapter: it opens a store, iterates over minibatches and converts data sets.
+
+An adapter does not measure time, seed global generators, print, or change settings.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,102 +17,132 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 UNCONVERTED = "h5ad/1"
-"""The store of a loader that reads the data set's own files; nothing is prepared for it."""
+"""The `store` of a loader that reads the h5ad files of the data set; nothing is converted for it."""
 
 CLAIMS = {
     "delivers": "an epoch runs to its end",
     "exact": "an epoch holds each cell once",
-    "rows": "the row ids name the cells they come with",
+    "rows": "the row ids of a batch are those of its cells",
     "seeded": "the same seed and epoch give the same order",
-    "reshuffled": "two epochs of one seed differ",
-    "batches": "every batch of an epoch but one has the size asked for",
+    "reshuffled": "two epochs with the same seed differ",
+    "batches": "all batches of an epoch but one have the requested size",
 }
-"""What every loader is held to, by the contract tests; `Loader.broken` names the exceptions."""
+"""What the contract tests require of every loader; `Loader.broken` names the exceptions."""
 
 
 class Batch(NamedTuple):
-    """One minibatch, materialised.
+    """One minibatch.
 
-    x: (rows, n_genes), float32, on the CPU: a CSR matrix, or a dense array or tensor; never a lazy view.
-    rows: (rows,) int64 ids into the concatenation of the data set's files; None when opened with rows=False.
+    x: (rows, n_genes), float32, in CPU memory: a CSR matrix, or a dense array or tensor; never a lazy view.
+    rows: (rows,) int64, the positions of the cells in the concatenation of the data set's files; None if the loader
+    was opened with rows=False.
     """
 
     x: Union["csr_matrix", np.ndarray, "torch.Tensor"]
     rows: np.ndarray | None
 
 
-class Incompatible(Exception):  # noqa: N818 - it is an answer, not an error
-    """A condition this loader cannot honour; the message completes "cannot honour this condition because"."""
+class Incompatible(Exception):  # noqa: N818 - an answer, not an error
+    """The loader cannot honour a condition. The message is the reason, and follows "cannot honour this condition: "."""
 
 
 class Loader(Protocol):
     """A loader under test.
 
-    An adapter of a library `acme` that reads the files as they are, whole:
+    A complete adapter of an imaginary library `acme`, which reads h5ad files as they are (loaders/acme.py):
+
+        import numpy as np
+
+        from loaders.convert import to_output
+        from loaders.protocol import UNCONVERTED, Batch, Incompatible
+
 
         class Acme:
             name = "acme"
             imports = ("acme",)
             store = UNCONVERTED
-            knobs = {"buffer": 1024}
+            knobs = {"buffer_cells": 1024}
+
+            @classmethod
+            def broken(cls, condition):
+                return {}
 
             @classmethod
             def open(cls, dataset, path, condition, *, rows):
                 if condition.workers:
                     raise Incompatible("acme has no worker processes")
-                ...
+                return cls(dataset, condition, rows)
 
-    One more line in `loaders.NAMES` and it is tested, timed and drawn.
+            def __init__(self, dataset, condition, rows):
+                import acme
+
+                self.condition, self.rows = condition, rows
+                self.fetch_rows = (self.knobs | dict(condition.knobs))["buffer_cells"]
+                self.reader = acme.open(dataset.paths, buffer_cells=self.fetch_rows)
+
+            def epoch(self, index):
+                rng = np.random.default_rng([self.condition.seed, index])
+                shuffle = rng if self.condition.order == "random" else None
+                for x, ids in self.reader.batches(self.condition.batch_size, shuffle):
+                    yield Batch(to_output(x, self.condition.output), ids if self.rows else None)
+
+            def close(self):
+                self.reader.close()
+
+    To have it tested, measured and drawn, add the line `"acme": "loaders.acme:Acme"` to `loaders.NAMES`. Its tests:
+    `pytest tests/loaders/test_contract.py -k acme`.
     """
 
-    name: ClassVar[str]  # the command line's name, the results' key and the dependency group of pyproject.toml
-    imports: ClassVar[tuple[str, ...]]  # modules that the group brings; looked for, never imported, by the parent
-    store: ClassVar[str]  # on-disk format and version: "h5ad/1", "zarr-sharded/1"
-    knobs: ClassVar[Mapping[str, object]]  # its own parameters, with the defaults its authors recommend
-    in_memory: ClassVar[bool]  # optional: it holds all cells once it is open, and so is no rival of the others
+    name: ClassVar[str]  # on the command line, in the records, and of the dependency group in pyproject.toml
+    imports: ClassVar[tuple[str, ...]]  # modules of the group; the parent process finds them without importing them
+    store: ClassVar[str]  # format on disk, and its version: "h5ad/1", "zarr-sharded/1"
+    knobs: ClassVar[Mapping[str, object]]  # the loader's own parameters, with the defaults that its authors recommend
+    in_memory: ClassVar[bool]  # optional: it holds all cells once it is open, and is not compared with the others
 
     @classmethod
     def broken(cls, condition: Condition) -> Mapping[str, str]:
-        """The CLAIMS it cannot make under this condition, each with the reason; {} for a sound loader."""
+        """The CLAIMS that do not hold under this condition, each with the reason; {} if all hold."""
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Writes its store into the empty folder `path`, calling `progress(cells done)`.
+        """Writes the store into the empty folder `path`, and calls `progress` with the number of cells done so far.
 
-        Called only where `store` is not UNCONVERTED; the caller makes it atomic and calls it once.
+        Only for a loader whose `store` is not UNCONVERTED. It is called once per data set, and the caller keeps the
+        store only if it is complete. The numbers are ints in ascending order, and the last is `dataset.n_cells`.
         """
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Self:
-        """Opens the store at `path` (of no meaning where it is UNCONVERTED: the data set names its files).
+        """Opens the store at `path`, or the files `dataset.paths` if `store` is UNCONVERTED.
 
-        Raises Incompatible for a condition it cannot honour. The library is imported here, not with the module.
+        rows: whether batches carry row ids. Raises Incompatible for a condition that it cannot honour. The library is
+        imported here, not when the module is imported.
         """
 
     @classmethod
     def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
-        """The rates that a store allows, each measured for `seconds` with one thread a core: decode_cells_per_s
-        (None where nothing is compressed), copy_cells_per_s by output; and piece_bytes, the size of a chunk on disk.
+        """Upper bounds on the throughput with this store, each measured for `seconds` with one thread per core.
 
-        Optional: for loaders that can decode their store, and copy its cells, without doing anything else.
+        Returns decode_cells_per_s (None if the store is not compressed), copy_cells_per_s by output, and piece_bytes,
+        the size of a chunk on disk. Optional: for loaders that can decode their store and copy its cells separately.
         """
 
     @classmethod
     def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
-        """A program for a user: the library's own API with the settings of the condition, no harness, and labels.
+        """A program that reads the data with the settings of the condition, without the harness.
 
-        Optional; it reads minibatches in a loop called `for epoch in range(10)`.
+        It uses the library's own API, reads the labels too, and iterates in a loop `for epoch in range(10)`. Optional.
         """
 
     def epoch(self, index: int) -> Iterator[Batch]:
         """One pass over the cells, in an order that is a function of (condition.seed, index).
 
-        Called with 0, 1, 2, ... in turn, each pass finished or dropped before the next begins.
+        Called with 0, 1, 2, ... in turn; each iterator is exhausted or dropped before the next call.
         """
 
     @property
     def fetch_rows(self) -> int:
-        """Rows brought in per read: batches arrive in bursts of this many."""
+        """Rows per fetch: batches arrive in bursts of this many rows."""
 
     def close(self) -> None:
-        """Frees files, threads and processes; may be called in mid-epoch."""
+        """Releases files, threads and processes. It may be called in the middle of an epoch."""

@@ -1,4 +1,4 @@
-"""The oracle: every cell in memory, a permutation, a slice. What the others must agree with."""
+"""The oracle, with which the other loaders must agree: all cells in memory, permuted and cut into minibatches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Reference:
-    """Reads all files when opened, so it needs 8 bytes a non-zero count (4 an entry where X is dense)."""
+    """Reads all files when it is opened, so it needs 8 bytes per stored count (4 per entry of a dense X)."""
 
     name = "reference"
     imports = ("anndata",)
@@ -34,14 +34,14 @@ class Reference:
         needed, free = 8 * dataset.nnz, psutil.virtual_memory().available
         if needed > free:
             raise Incompatible(
-                f"reading all cells takes {needed / 1e9:.0f} GB of memory, of which {free / 1e9:.0f} are free"
+                f"reading all cells takes {needed / 1e9:.0f} GB of memory, and {free / 1e9:.0f} GB are free"
             )
         return cls(dataset, condition, rows)
 
     def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
         import anndata as ad
 
-        # Filled file by file: stacking matrices that are all there takes as long again, and twice the memory.
+        # Filled file by file: stacking the matrices of all files would double both the time and the memory.
         data, indices = np.empty(dataset.nnz, np.float32), np.empty(dataset.nnz, np.int32)
         counts, filled = [], 0
         for path in dataset.paths:

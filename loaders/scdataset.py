@@ -1,4 +1,4 @@
-"""scDataset over an AnnCollection of backed files: block sampling with batched fetching, as its authors ship it."""
+"""scDataset over an AnnCollection of backed files: block sampling with batched fetching."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,9 +18,10 @@ SAME_EPOCH = (
 
 
 class ScDataset:
-    """CSR through its callbacks. Dense: `densify` "fetch" is its adata_to_mindex, "batch" its batch_transform.
+    """CSR output comes from scDataset's callbacks. Dense output is made where `densify` says: "fetch" converts each
+    fetch with its adata_to_mindex, "batch" converts each minibatch in its batch_transform.
 
-    The defaults are the poster's recommended setting and the transform its authors benchmark with.
+    The defaults are the setting that the poster recommends and the transform of its authors' benchmarks.
     """
 
     name = "scdataset"
@@ -111,9 +112,9 @@ def _fetch_dense(collection, ids):
     return adata_to_mindex(collection[ids])["X"], ids
 
 
-def _batch(fetched, places):
+def _batch(fetched, positions):
     x, ids = fetched
-    return x[places], ids[places]
+    return x[positions], ids[positions]
 
 
 def _convert(output, batch):

@@ -1,4 +1,4 @@
-"""The cells of h5ad files, some thousand at a time, for writing a store in bounded memory."""
+"""Reads the cells of h5ad files in slabs of some thousand, so that a store can be written in bounded memory."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -21,8 +21,8 @@ class Slab(NamedTuple):
 def csr_slabs(dataset: Dataset, rows_per_slab: int) -> Iterator[tuple[int, Slab]]:
     """(id of its first cell, cells) of every slab, in the order of the row ids.
 
-    No slab is empty, holds more than `rows_per_slab` cells or crosses from one file into the next. A dense X gives
-    its non-zeros, and a slab of it is in memory as it is too.
+    A slab holds 1 to `rows_per_slab` cells of one file. Of a dense X, the slab holds the non-zeros; its dense rows are
+    in memory at the same time.
     """
     for path, offset, length in zip(dataset.paths, dataset.offsets.tolist(), dataset.lengths, strict=False):
         with h5py.File(path) as file:

@@ -1,4 +1,4 @@
-"""SLAF: Lance fragments of (cell, gene, value), read in a thread; its raw batches are such tables, and become CSR."""
+"""SLAF: Lance fragments of (cell, gene, value), read in a thread. Its raw batches are tables, converted to CSR here."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,17 +18,19 @@ from loaders.slabs import csr_slabs
 STORE = "cells.slaf"
 FRAGMENT_CELLS = 1_024  # with its 16 scanners, a buffer of 16,384 cells
 FRAGMENTS = 48, 10_000
-"""At the least, as far as there are cells: three times its scanners, or there is nothing to mix. At the most: every
-fragment is appended with a list of all those before it, and of 100,000 the lists would be larger than the cells."""
+"""The least and the most fragments of a store. Mixing needs three times as many fragments as scanners, if there are
+enough cells. Each fragment is appended with a list of all earlier ones: with 100,000 fragments, the lists would be
+larger than the cells."""
 SLAB = 8_192  # cells
 COUNT_MAX, GENES_MAX = 2**16 - 1, 2**16
 
 
 class Slaf:
-    """A read takes one fragment from each of `n_scanners` chosen at random and shuffles their cells; a new loader is
-    made for every epoch, and let go once every cell with counts has come: the library waits 80 s before it ends one.
+    """A read takes one fragment from each of `n_scanners` scanners chosen at random, and shuffles their cells.
 
-    `use_mixture_of_scanners` False reads one fragment after another instead, in the same order in every epoch.
+    Every epoch creates a loader of the library, and drops it when all cells with counts have been delivered: the
+    library waits 80 s before it ends an epoch. `use_mixture_of_scanners` False reads one fragment after another
+    instead, in the same order in every epoch.
     """
 
     name = "slaf"
@@ -48,26 +50,26 @@ class Slaf:
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Converts one h5ad that refers to all files: of several the library loses the last cell of each.
+        """Converts one h5ad that refers to all files: given several files, the library loses the last cell of each.
 
-        In memory are the obs table and a fragment's cells. A value becomes a 16-bit count, as its authors have it,
-        only if all are such: by itself the library would look at the first 10,000.
+        Memory: the obs table and the cells of a fragment. Values are stored as 16-bit counts, as its authors do, only
+        if all of them are 16-bit counts; the library itself would check the first 10,000.
         """
         if dataset.n_genes > GENES_MAX:
             raise Incompatible(f"its conversion numbers genes in 16 bits, and there are {dataset.n_genes:,}")
         _be_silent()
         from slaf.data.converter import SLAFConverter
 
-        counts = dataset.x_format == "csr"  # of a dense X it cannot tell, and fails where it tries
+        are_counts = dataset.x_format == "csr"  # the library's check for counts fails on a dense X
         n_genes = np.zeros(dataset.n_cells, np.int64)
         for first, slab in csr_slabs(dataset, SLAB):
             n_genes[first : first + len(slab.indptr) - 1] = np.diff(slab.indptr)
             in_range = (slab.data >= 0) & (slab.data <= COUNT_MAX)
-            counts = counts and bool(np.all(in_range & (slab.data == np.floor(slab.data))))
+            are_counts = are_counts and bool(np.all(in_range & (slab.data == np.floor(slab.data))))
         merged = path / "merged.h5ad"
-        _refer(dataset, n_genes, merged)
-        converter = SLAFConverter(chunk_size=_fragment_cells(dataset), use_optimized_dtypes=counts)
-        with redirect_stderr(StringIO()):  # its progress bars have no switch
+        _write_virtual(dataset, n_genes, merged)
+        converter = SLAFConverter(chunk_size=_fragment_cells(dataset), use_optimized_dtypes=are_counts)
+        with redirect_stderr(StringIO()):  # the library's progress bars cannot be turned off
             converter.convert(str(merged), str(path / STORE))
         merged.unlink()
         progress(dataset.n_cells)
@@ -77,7 +79,7 @@ class Slaf:
         if condition.workers:
             raise Incompatible("it reads in a thread, and each of several workers would read every cell")
         if condition.order == "stream":
-            raise Incompatible("it shuffles the cells of whatever it reads, and keeps no order")
+            raise Incompatible("it always shuffles the cells that it reads")
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
@@ -87,9 +89,9 @@ class Slaf:
         self.condition, self.rows, self.n_genes = condition, rows, dataset.n_genes
         self.knobs, self.loader = _knobs(condition), None
         scanners = self.knobs["n_scanners"] if self.knobs["use_mixture_of_scanners"] else 1
-        self.fetch_rows = scanners * _fragment_cells(dataset)  # at the most: fewer, once scanners have run out
+        self.fetch_rows = scanners * _fragment_cells(dataset)  # an upper bound: fewer once scanners have run out
         self.array = SLAFArray(str(path / STORE))
-        # Asking for obs waits for the thread that loads it; without it the reading thread would die in silence.
+        # Accessing obs waits for the thread that loads it. Without obs, the reading thread would die silently.
         starts = self.array.obs["cell_start_index"].to_numpy()
         self.n_cells = np.count_nonzero(np.diff(starts, append=self.array.expression.count_rows()))
 
@@ -99,21 +101,21 @@ class Slaf:
         self.loader = SLAFDataLoader(
             self.array, batch_size=self.condition.batch_size, raw_mode=True, verbose=False, **self.knobs
         )
-        left = self.n_cells
+        remaining = self.n_cells
         try:
-            for batch in self.loader if left else ():
+            for batch in self.loader if remaining else ():
                 x, ids = self._csr(batch["x"])
                 yield Batch(to_output(x, self.condition.output), ids if self.rows else None)
-                left -= len(ids)
-                if not left:
+                remaining -= len(ids)
+                if not remaining:
                     return
         finally:
             self.close()
-        if left:
-            raise RuntimeError(f"the library ended an epoch {left:,} cells early")
+        if remaining:
+            raise RuntimeError(f"the library ended an epoch {remaining:,} cells early")
 
     def _csr(self, table) -> tuple[csr_matrix, np.ndarray]:
-        """Its table as a matrix, and the row ids. A cell's values lie together: so its own shuffle leaves them."""
+        """(matrix, row ids) of a table of the library, whose shuffle keeps the values of a cell together."""
         cells = table["cell_integer_id"].to_numpy()
         indptr = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]])
         genes = table["gene_integer_id"].to_numpy().astype(np.int32)
@@ -122,9 +124,9 @@ class Slaf:
         return csr_matrix((values, genes, indptr), shape=(len(ids), self.n_genes)), ids
 
     def close(self) -> None:
-        """Waits for the end of the read under way: the library's own stop leaves it running after a second."""
+        """Waits until the current read has ended; the library's own stop leaves it running after a second."""
         if self.loader is not None:
-            prefetcher = self.loader._dataset.prefetcher  # it has no public way to stop
+            prefetcher = self.loader._dataset.prefetcher  # there is no public way to stop it
             prefetcher.stop()
             prefetcher.worker_thread.join()
             self.loader = None
@@ -140,24 +142,24 @@ def _fragment_cells(dataset: Dataset) -> int:
 
 
 def _be_silent() -> None:
-    """Called before the library is imported, which greets."""
+    """Turns off the library's log. To be called before its import, which prints a greeting."""
     from loguru import logger
 
     os.environ.setdefault("LANCE_LOG", "error")
     logger.disable("slaf")
 
 
-def _refer(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:
-    """An h5ad of all cells whose X lies in the data set's own files; its obs says how many genes each cell has.
+def _write_virtual(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:
+    """Writes an h5ad of all cells with X as virtual data sets over the files, and the genes of each cell in obs.
 
-    The library believes that column, and so does not count by reading all of X once more.
+    The library uses this column of obs instead of reading all of X once more to count them.
     """
     import anndata as ad
     import h5py
     import pandas as pd
 
     obs = pd.DataFrame({"n_genes": n_genes}, index=np.arange(dataset.n_cells).astype(str))
-    # The harness has seen that the files share their genes. Numbered, they need not have names that are unique.
+    # The harness has checked that the files share their genes. Gene names may repeat, so numbers replace them.
     var = pd.DataFrame(index=np.arange(dataset.n_genes).astype(str))
     ad.AnnData(obs=obs, var=var).write_h5ad(path)
     with h5py.File(path, "a") as file:
@@ -175,7 +177,7 @@ def _refer(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:
 
 
 def _joined(dataset: Dataset, name: str, shape: tuple[int, ...], dtype: type):
-    """The arrays called `name` of the files, one after another."""
+    """A virtual layout that concatenates the arrays called `name` of the files."""
     import h5py
 
     layout, start = h5py.VirtualLayout(shape, dtype), 0

@@ -1,4 +1,4 @@
-"""The papers' streaming baseline: backed AnnData, read in order, one minibatch after another."""
+"""The streaming baseline of the papers: backed AnnData, read in order, one minibatch after another."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Stream:
-    """Slices `fetch_factor` minibatches at a time; with `shuffle_buffer` it permutes each such buffer."""
+    """Reads `fetch_factor` minibatches with one slice. With `shuffle_buffer` it permutes the cells of each slice."""
 
     name = "stream"
     imports = ("anndata",)
@@ -27,9 +27,9 @@ class Stream:
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Stream":
         if condition.workers:
-            raise Incompatible("it is one loop in one process")
+            raise Incompatible("it is a loop in one process")
         if condition.order != "stream":
-            raise Incompatible("it reads cells in the order of the files, whatever its buffer shuffles")
+            raise Incompatible("it reads cells in the order of the files, even if it shuffles a buffer")
         return cls(dataset, condition, rows)
 
     def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
@@ -48,14 +48,14 @@ class Stream:
             ids = np.arange(start, min(start + self.fetch_rows, self.offsets[-1]))
             x = self._read(ids[0], ids[-1] + 1)
             if self.shuffle:
-                places = rng.permutation(len(ids))
-                ids, x = ids[places], x[places]
+                permutation = rng.permutation(len(ids))
+                ids, x = ids[permutation], x[permutation]
             for i in range(0, len(ids), size):
                 part = slice(i, i + size)
                 yield Batch(to_output(x[part], self.condition.output), ids[part] if self.rows else None)
 
     def _read(self, start: int, stop: int) -> csr_matrix | np.ndarray:
-        """The cells from start to stop, across as many files as they lie in."""
+        """The cells from start to stop, which may lie in several files."""
         parts = [
             file.X[max(start - first, 0) : stop - first]
             for file, first, end in zip(self.files, self.offsets, self.offsets[1:], strict=False)

@@ -1,4 +1,4 @@
-"""TileDB-SOMA's PyTorch dataset: chunks of 64 cells drawn at random into a buffer, and the buffer shuffled."""
+"""TileDB-SOMA's PyTorch data set: reads random chunks of 64 cells into a buffer, and shuffles the buffer."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +12,11 @@ from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 MEASUREMENT, LAYER = "RNA", "data"
-SLAB_ROWS = 50_000  # one fragment each; what its own converter would write of up to 100 million counts
+SLAB_ROWS = 50_000  # per fragment; the library's own converter writes fragments of up to 100 million counts
 
 
 class TileDBSOMA:
-    """The store's X has the schema that tiledbsoma.io gives it, a cell its row id; obs and var hold numbers alone."""
+    """X has the schema that tiledbsoma.io writes; the soma_joinid of a cell is its row id. obs and var hold ids."""
 
     name = "tiledbsoma"
     imports = ("tiledbsoma_ml", "tiledbsoma", "torch")
@@ -25,12 +25,12 @@ class TileDBSOMA:
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
-        found = {}
+        reasons = {}
         if condition.order == "random":
-            found["reshuffled"] = "its set_epoch has no effect: every epoch repeats the first one's order"
+            reasons["reshuffled"] = "its set_epoch has no effect: every epoch repeats the first one's order"
         if condition.workers > 1:
-            found["batches"] = "each of its workers ends with a short one"
-        return found
+            reasons["batches"] = "each of its workers ends with a short one"
+        return reasons
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
@@ -53,7 +53,7 @@ class TileDBSOMA:
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "TileDBSOMA":
         if condition.workers and condition.output == "csr":
-            raise Incompatible("its worker processes hand over no sparse matrix")
+            raise Incompatible("its worker processes cannot return sparse matrices")
         return cls(path, condition, cls.knobs | dict(condition.knobs), rows)
 
     def __init__(self, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
@@ -72,12 +72,12 @@ class TileDBSOMA:
                 return_sparse_X=condition.output == "csr",
                 **knobs,
             )
-        # As its experiment_dataloader does, which would set how every other library starts its processes too.
+        # As experiment_dataloader of tiledbsoma_ml does, which would also set the start method for all other libraries.
         context = "spawn" if condition.workers else None
         self.loader = DataLoader(
             self.dataset,
             batch_size=None,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             num_workers=condition.workers,
             multiprocessing_context=context,
         )
@@ -85,12 +85,12 @@ class TileDBSOMA:
     def epoch(self, index: int) -> Iterator[Batch]:
         self.dataset.set_epoch(index)
         for x, obs in self.loader:
-            x = x if self.condition.output == "csr" else np.atleast_2d(x)  # a batch of one cell comes without its axis
+            x = x if self.condition.output == "csr" else np.atleast_2d(x)  # a batch of one cell is one-dimensional
             yield Batch(to_output(x, self.condition.output), obs["soma_joinid"].to_numpy() if self.rows else None)
 
     def close(self) -> None:
         self.loader = self.dataset = None
 
 
-def _as_it_is(batch: tuple) -> tuple:
+def _identity(batch: tuple) -> tuple:
     return batch

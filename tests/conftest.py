@@ -1,4 +1,4 @@
-"""Fixtures: the tiny set, and the command line as a user calls it."""
+"""Shared fixtures and helpers: the tiny data set, the command line, child processes."""
 
 import os
 import subprocess
@@ -21,12 +21,12 @@ from tests import tiny
 if TYPE_CHECKING:
     from loadstone.sampling.orders import Order
 
-settings.register_profile("untimed", deadline=None)  # no test asserts a time: these machines are shared
+settings.register_profile("untimed", deadline=None)  # no test asserts a duration: the machines are shared
 settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Puts the tests' files on a disk: what lies on a file system in memory cannot be evicted from memory."""
+    """Keeps temporary files on a disk: a file system in memory cannot be evicted from the page cache."""
     if host.filesystem(Path(tempfile.gettempdir())) in host.MEMORY_FILESYSTEMS:
         (host.ROOT / ".tests").mkdir(exist_ok=True)
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
@@ -53,13 +53,13 @@ sys.exit(__main__.main())
 
 
 def as_a_user(*arguments: object) -> list[str]:
-    """The command `python -m harness ...` of one who is not root, and so puts single files out of the page cache."""
+    """The command `python -m harness ...` as a user without root rights, who can evict only single files."""
     return [sys.executable, "-c", AS_A_USER, *map(str, arguments)]
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command as a user does, in an empty folder."""
+    """Runs the command line as a user without root rights, in an empty folder."""
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
         command = as_a_user(*arguments)
@@ -69,35 +69,38 @@ def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 def program(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """A Python program of its own, so that it can be killed; its arguments are in sys.argv[1:]."""
+    """Starts Python code in a child process that can be killed; its arguments are in sys.argv[1:]."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], cwd=host.ROOT, stdout=subprocess.PIPE, text=True
     )
 
 
 def fetches(order: "Order") -> Iterator[np.ndarray]:
-    """All fetches of an order, one after another."""
+    """Yields all fetches of an order in sequence."""
     for k in range(-(-order.n_rows // order.fetch_rows)):
         yield order.fetch(k)
 
 
 def skip_unless_available(name: str) -> None:
-    """Skips for a loader that is not installed, or not for this Python; fails where REQUIRE names an absent one."""
+    """Skips the test where the loader is not installed or runs under another Python.
+
+    Fails the test instead where the variable REQUIRE names a loader that is not installed.
+    """
     if reason := loaders.unavailable(name):
         if name in os.environ.get("REQUIRE", "").split(","):
             pytest.fail(reason)
         pytest.skip(reason)
     if environment := interpreter.own(name):
-        pytest.skip(f"the Python of {environment} tests it: test_interpreter.py")
+        pytest.skip(f"test_interpreter.py tests it with the Python of {environment}")
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 20 MB, where this user may mount one."""
-    where = tmp_path / "data"
-    where.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(where)], capture_output=True)
+    """A file system of 20 MB; skips the test where this user may not mount one."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(folder)], capture_output=True)
     if mounted.returncode:
         pytest.skip("this user may not mount a small disk")
-    yield where
-    subprocess.run(["umount", str(where)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)

@@ -1,4 +1,4 @@
-"""A data set whose rows name themselves: a lost, doubled or mislabelled row shows."""
+"""A small data set whose values identify their row, so that a lost, duplicated or mislabelled row is detected."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +23,7 @@ def truth() -> np.ndarray:
 
 
 def obs() -> pd.DataFrame:
-    """A label per file, one that changes every 50 cells, and a column that is no label."""
+    """`plate`, one label per file; `drug`, which changes every 50 cells; `depth`, a column that is not a label."""
     plate = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
     return pd.DataFrame(
         {
@@ -51,7 +51,7 @@ def as_int64(x: np.ndarray) -> sp.csr_matrix:
 
 
 def write(folder: Path, form: Form = as_csr) -> Path:
-    """Writes the four files, X in the form given, and returns the folder."""
+    """Writes the four h5ad files, with X converted by `form`; returns the folder."""
     folder.mkdir(parents=True)
     x, table, start = form(truth()), obs(), 0
     var = pd.DataFrame(index=[f"g{g}" for g in range(GENES)])

@@ -1,4 +1,4 @@
-"""Loaders that misbehave, to be run in real workers."""
+"""Toy loaders, most of which fail in a known way, for tests with real worker processes."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Toy:
-    """Delivers the same two cells for ever."""
+    """Delivers the same two cells, 100 times in an epoch."""
 
     name = "toy"
     imports = ()
@@ -42,25 +42,25 @@ class Toy:
         pass
 
 
-class Nameless(Toy):
-    """Delivers, but not with row ids."""
+class WithoutRowIds(Toy):
+    """Delivers batches, but fails to open where row ids are requested."""
 
     @classmethod
     def open(cls, dataset, path, condition, *, rows):
         if rows:
-            raise MemoryError("no room for names")
+            raise MemoryError("no room for row ids")
         return cls()
 
 
 class Declining(Toy):
     @classmethod
     def open(cls, dataset, path, condition, *, rows):
-        raise Incompatible("it does not feel like it")
+        raise Incompatible("the toy declines every condition")
 
 
 class Raising(Toy):
     def act(self):
-        raise ValueError("the third shelf is empty")
+        raise ValueError("planted error")
 
 
 class Killed(Toy):
@@ -73,9 +73,9 @@ class Crashing(Toy):
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
-class Leaving(Toy):
+class Exiting(Toy):
     def act(self):
-        print("going home", file=sys.stderr, flush=True)
+        print("last words", file=sys.stderr, flush=True)
         os._exit(7)
 
 
@@ -84,18 +84,18 @@ class Hanging(Toy):
         time.sleep(3600)
 
 
-class Hungry(Toy):
-    """Holds 8 MB more with every batch but an epoch's first ten."""
+class Leaking(Toy):
+    """Keeps 8 MB more with every batch after the first ten of an epoch."""
 
     def epoch(self, index):
-        held = []
+        kept = []
         for i, batch in enumerate(super().epoch(index)):
-            held += [np.ones(1_000_000)] if i >= 10 else []
+            kept += [np.ones(1_000_000)] if i >= 10 else []
             yield batch
 
 
 class Mapping(Toy):
-    """Reads the data set's first file again and again, through a map of it."""
+    """Reads the data set's first file repeatedly through a memory map."""
 
     @classmethod
     def open(cls, dataset, path, condition, *, rows):
@@ -109,7 +109,7 @@ class Mapping(Toy):
 
 
 class Replacing(Mapping):
-    """Touches the file it reads."""
+    """Changes the modification time of the file that it reads."""
 
     def act(self):
         os.utime(self.path)
@@ -117,7 +117,7 @@ class Replacing(Mapping):
 
 
 class Chatty(Toy):
-    """Prints to standard output, by Python and past it."""
+    """Writes to standard output, with print and directly to the file descriptor."""
 
     def act(self):
         super().act()
@@ -126,7 +126,7 @@ class Chatty(Toy):
 
 
 class Garbage(Toy):
-    """Writes into the harness's own pipe."""
+    """Writes into the pipe of the worker protocol."""
 
     def act(self):
         for fd in range(3, 20):
@@ -137,15 +137,15 @@ class Garbage(Toy):
         time.sleep(5)
 
 
-class Unseen(Toy):
-    """Delivers batches of nothing."""
+class Empty(Toy):
+    """Delivers no batches."""
 
     def epoch(self, index):
         return iter(())
 
 
 class Converting(Toy):
-    """Has a store of its own: a file that says how many cells it holds."""
+    """Has its own store: a file with the number of cells."""
 
     store = "toy/1"
 
@@ -162,7 +162,7 @@ class Converting(Toy):
 
 
 class Filling(Converting):
-    """Fills the disk."""
+    """Writes 30 MB, more than `small_disk` holds."""
 
     @classmethod
     def prepare(cls, dataset, path, progress):
@@ -172,15 +172,15 @@ class Filling(Converting):
 
 
 class Refusing(Converting):
-    """Cannot convert what it is given."""
+    """Declines to convert any data set."""
 
     @classmethod
     def prepare(cls, dataset, path, progress):
-        raise Incompatible("it takes no counts")
+        raise Incompatible("the toy converts nothing")
 
 
 class Dying(Converting):
-    """Is killed half-way."""
+    """Is killed in the middle of its conversion."""
 
     @classmethod
     def prepare(cls, dataset, path, progress):
@@ -189,7 +189,7 @@ class Dying(Converting):
 
 
 class Endless(Converting):
-    """Stays half-way."""
+    """Hangs in the middle of its conversion."""
 
     @classmethod
     def prepare(cls, dataset, path, progress):

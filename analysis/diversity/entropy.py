@@ -1,13 +1,14 @@
-"""How mixed minibatches are: the entropy of their labels, measured and expected."""
+"""Entropy of the labels in a minibatch: as measured, and as expected for random sampling."""
 
 import numpy as np
 from scipy.stats import hypergeom
 
 
 def mean_and_error(bits: np.ndarray, per_fetch: int) -> tuple[float, float]:
-    """The mean of the batches' entropies and its standard error; nan for what too few batches cannot give.
+    """Mean of the minibatches' entropies, and its standard error; nan for each that has too few minibatches.
 
-    Batches of one fetch are made of the same blocks and so alike: the error is of the means of whole fetches.
+    Minibatches of one fetch share blocks and so are correlated. The error is therefore that of the means of whole
+    fetches. bits: in order of delivery. per_fetch: minibatches in a fetch.
     """
     if not len(bits):
         return np.nan, np.nan
@@ -17,27 +18,30 @@ def mean_and_error(bits: np.ndarray, per_fetch: int) -> tuple[float, float]:
 
 
 def of_codes(codes: np.ndarray) -> float:
-    """Entropy in bits of one batch's labels; codes below 0 are missing and left out; nan where none is left."""
+    """Entropy in bits of one minibatch's labels; negative codes are missing labels and are omitted; nan if all are."""
     counts = np.bincount(codes[codes >= 0])
     shares = counts[counts > 0] / counts.sum() if counts.sum() else np.array([np.nan])
     return max(0.0, float(-(shares * np.log2(shares)).sum())) if len(shares) > 1 else float(0 * shares[0])
 
 
 def of_batches(batches: list[np.ndarray], labels: np.ndarray, batch_size: int) -> np.ndarray:
-    """Entropy in bits of each full batch. Shorter ones hold less by their size alone and are left out."""
+    """Entropy in bits of each full minibatch. Shorter minibatches are omitted: their size alone lowers the entropy.
+
+    batches: the cell indices of each minibatch. labels: the code of every cell.
+    """
     return np.array([of_codes(labels[rows]) for rows in batches if len(rows) == batch_size])
 
 
 def shares(labels: np.ndarray) -> np.ndarray:
-    """Each label's share of the cells that have one."""
+    """The share of each label among the labelled cells."""
     counts = np.bincount(labels[labels >= 0])
     return counts / counts.sum()
 
 
 def random_ideal(labels: np.ndarray, batch_size: int) -> float:
-    """Expected entropy in bits of a batch drawn at random, without replacement, from all labelled cells.
+    """Expected entropy in bits of a minibatch drawn at random, without replacement, from all labelled cells.
 
-    E[H] = - sum_k sum_n Hyp(n; N, N_k, m) (n/m) log2(n/m), exact: what no loader can beat on average.
+    E[H] = - sum_k sum_n Hyp(n; N, N_k, m) (n/m) log2(n/m), exact. No loader can exceed it on average.
     """
     sizes = np.bincount(labels[labels >= 0])
     n, total = np.arange(1, batch_size + 1), sizes.sum()

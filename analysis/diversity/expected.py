@@ -1,8 +1,9 @@
-"""What entropy of a label a minibatch should have, by block size and fetch factor.
+"""Expected entropy of a label in a minibatch, by block size and fetch factor.
 
-p: shares of the K labels; m: cells of a minibatch; b: block size; f: fetch factor; M = m f: the rows of a buffer, which
-is filled with blocks of one label each, drawn independently (the set is much larger than a buffer), and shuffled as a
-whole. Labels that change within a block mix better than this says.
+Symbols: p: shares of the K labels; m: cells in a minibatch; b: block size; f: fetch factor; M = m f: rows in a buffer.
+
+Model: a buffer is filled with blocks of one label each, drawn independently (the data set is much larger than a
+buffer), and shuffled as a whole. If labels change within blocks, minibatches mix better than this model predicts.
 """
 
 import numpy as np
@@ -10,19 +11,20 @@ from scipy.special import gammaln
 from scipy.stats import binom
 
 LN2 = np.log(2)
-TAIL = 9.0  # standard deviations of a binomial beyond which nothing is added up
+TAIL = 9.0  # standard deviations of the binomial; the sum omits terms further from the mean
 
 
 def label_entropy(p: np.ndarray) -> float:
-    """H(p) in bits."""
+    """Entropy H(p) in bits of the label shares."""
     p = p[p > 0]
     return float(-(p * np.log2(p)).sum())
 
 
 def exact(p: np.ndarray, m: int, b: int, f: int) -> float:
-    """E[H] in bits: a sum over how many blocks of a label the buffer holds, and cells of them the minibatch.
+    """Expected entropy E[H] in bits.
 
-    - sum_k sum_x Bin(x; M/b, p_k) sum_n Hyp(n; M, b x, m) (n/m) log2(n/m). A block longer than a buffer fills it.
+    E[H] = - sum_k sum_x Bin(x; M/b, p_k) sum_n Hyp(n; M, b x, m) (n/m) log2(n/m), where x is the number of blocks of
+    label k in the buffer and n the number of its cells in the minibatch. A block longer than a buffer fills it.
     """
     buffer = m * f
     b = min(b, buffer)
@@ -39,7 +41,10 @@ def exact(p: np.ndarray, m: int, b: int, f: int) -> float:
 
 
 def _hypergeometric(n: np.ndarray, rows: int, of_label: np.ndarray, drawn: int) -> np.ndarray:
-    """The chances of n of a label's rows among those drawn; scipy's own takes ten times as long."""
+    """The hypergeometric probability mass function: n rows of a label among the rows drawn.
+
+    scipy's own takes ten times as long.
+    """
     possible = (n <= of_label) & (drawn - n <= rows - of_label)
     hits, misses = np.minimum(n, of_label), np.minimum(drawn - n, rows - of_label)
     logs = _log_choose(of_label, hits) + _log_choose(rows - of_label, misses) - _log_choose(rows, drawn)
@@ -51,30 +56,24 @@ def _log_choose(n: np.ndarray | int, k: np.ndarray | int) -> np.ndarray:
 
 
 def first_order(p: np.ndarray, m: int, b: int, f: int) -> float:
-    """H(p) - (K - 1) / (2 N_eff ln 2): the bias of as many independent cells as the minibatch is worth."""
+    """First-order approximation of E[H] in bits: H(p) - (K - 1) / (2 N_eff ln 2), N_eff as in `effective_cells`."""
     return label_entropy(p) - ((p > 0).sum() - 1) / (2 * effective_cells(m, b, f) * LN2)
 
 
 def effective_cells(m: int, b: int, f: int) -> float:
-    """Independent cells that give as uneven a minibatch: m for b = 1, m / b for f = 1."""
+    """Effective sample size N_eff: the number of independent cells with the same bias as the minibatch.
+
+    It is m for b = 1, and m / b for f = 1.
+    """
     buffer = m * f
     return 1 / (b / buffer + (1 - b / buffer) * (buffer - m) / (m * (buffer - 1)))
 
 
 def poster_bounds(p: np.ndarray, m: int, b: int) -> tuple[float, float]:
-    """(lower, upper) as the scDataset poster prints them.
+    """(lower, upper) bounds in bits, as printed on the scDataset poster.
 
-    The upper one, H(p) + (K - 1) / (2 m ln 2), is above H(p), and no minibatch's expectation is (Jensen): it holds,
-    and says nothing. With a minus it would be the level of cells drawn at random.
+    The upper bound, H(p) + (K - 1) / (2 m ln 2), is above H(p). The expectation never is (Jensen), so this bound holds
+    but is vacuous. With a minus sign it would be the level of random sampling.
     """
     bias = ((p > 0).sum() - 1) / (2 * m * LN2)
     return label_entropy(p) - b * bias, label_entropy(p) + bias
-
-
-def longest_block(f: int, within: float = 0.5) -> int:
-    """The largest b whose minibatches lose at most `within` more of the random bias than cells drawn at random do.
-
-    By first order the bias in a large buffer is 1 + (b - 1) / f times the random one: half more is the poster's
-    guideline, b <= f / 2.
-    """
-    return int(within * f) + 1

@@ -1,5 +1,5 @@
-"""How mixed minibatches are, label by label: entropy, distinct labels and total variation, beside what cells drawn at
-random have."""
+"""Diversity of minibatches for each label: entropy, distinct labels and total variation, with the expectations for
+random sampling."""
 
 from functools import cache
 from pathlib import Path
@@ -16,22 +16,22 @@ KEPT = ["condition", "loader", "order", "output", "block_size", "fetch_factor", 
 
 
 def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
-    """A row a label of each row of the table that has a recorded order, with its throughput.
+    """One row for each label and each row of the table that has a recorded order, with its throughput.
 
-    entropy_bits: mean over full minibatches, with spread_bits, their standard deviation, and error_bits, the standard
-    error of the mean by whole fetches; distinct: labels in a minibatch; total_variation: half the sum of |share in the
-    minibatch - share in the set|; random_*: the expectations of cells drawn at random, exact.
+    entropy_bits: mean over full minibatches; spread_bits: their standard deviation; error_bits: standard error of the
+    mean, from the means of whole fetches; distinct: number of labels in a minibatch; total_variation: half the sum of
+    |share in the minibatch - share in the data set|; random_*: the exact expectations for random sampling.
 
-    frame: a table as `summary.table` makes it.
+    frame: a table returned by `summary.table`. folder: the machine's folder, with the recorded orders.
     """
     codes = {label: dataset.labels(label) for label in dataset.label_names}
     shares = {label: entropy.shares(of_cell) for label, of_cell in codes.items()}
 
     @cache
-    def expectation(label: str, m: int) -> dict[str, float]:  # of all cells, and so not to be counted for every row
+    def expectation(label: str, m: int) -> dict[str, float]:  # slow: it counts all cells
         return at_random(codes[label], m)
 
-    found = []
+    rows = []
     for row in frame[[*KEPT, "dirty"]].to_dict("records"):
         path = orders.path(folder, row["condition"], dataset.fingerprint)
         if not path.exists():
@@ -41,8 +41,8 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
         for label, of_cell in codes.items():
             bits = entropy.of_batches(batches, of_cell, m)
             mean, error = entropy.mean_and_error(bits, max(1, fetch_rows // m))
-            counts = [np.bincount(of_cell[rows][of_cell[rows] >= 0]) for rows in batches if len(rows) == m]
-            found.append(
+            counts = [np.bincount(of_cell[ids][of_cell[ids] >= 0]) for ids in batches if len(ids) == m]
+            rows.append(
                 row
                 | {
                     "label": label,
@@ -54,20 +54,23 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
                 }
                 | expectation(label, m)
             )
-    return pd.DataFrame(found)
+    return pd.DataFrame(rows)
 
 
 def variation(counts: np.ndarray, shares: np.ndarray) -> float:
-    """Total variation between a minibatch's labels and the set's; nan where none is known."""
+    """Total variation distance between the labels of a minibatch and `shares`, those of the data set.
+
+    counts: of each label in the minibatch. nan if it has no labelled cell.
+    """
     if not counts.sum():
         return np.nan
-    mine = np.zeros(len(shares))
-    mine[: len(counts)] = counts / counts.sum()
-    return float(np.abs(mine - shares).sum() / 2)
+    of_batch = np.zeros(len(shares))
+    of_batch[: len(counts)] = counts / counts.sum()
+    return float(np.abs(of_batch - shares).sum() / 2)
 
 
 def at_random(labels: np.ndarray, m: int) -> dict[str, float]:
-    """What m cells drawn without replacement have on average, exact: each label's count is hypergeometric."""
+    """Exact expectations for m cells drawn without replacement. The count of each label is hypergeometric."""
     sizes = np.bincount(labels[labels >= 0])
     total = sizes.sum()
     m = min(m, int(total))
@@ -85,6 +88,6 @@ def at_random(labels: np.ndarray, m: int) -> dict[str, float]:
 
 
 def csv(mixed: pd.DataFrame) -> str:
-    """The table's numbers."""
+    """The table as CSV, with the condition's key instead of the condition."""
     flat = mixed.assign(key=[c.key for c in mixed["condition"]]).drop(columns=["condition", "dirty"])
     return flat.sort_values(["label", "loader", "key"]).to_csv(index=False, float_format="%.6g")

@@ -1,4 +1,4 @@
-"""Throughput of every condition, as bars: the comparison of loaders."""
+"""Bar chart of the throughput of every condition, to compare loaders."""
 
 import matplotlib
 import numpy as np
@@ -15,10 +15,10 @@ ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
 @matplotlib.rc_context(STYLE)
 def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Cells/s of each condition on a log scale, a panel an output, the fastest on top; dotted what models are published
-    to take.
+    """Cells/s of each condition on a logarithmic scale, one panel for each output, the fastest on top.
 
-    Drawn for a comparison of loaders, five or more; None for a sweep of a few.
+    Dotted lines: published training rates of models. frame: a table returned by `summary.table`. None for fewer than
+    five loaders or more than 80 conditions.
     """
     frame = frame[frame["cells_per_s"].notna()]
     if frame["loader"].nunique() < 5 or len(frame) > 80:
@@ -41,9 +41,9 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
             ax.axvline(demand, color="0.4", lw=0.6, ls=":", zorder=0)
         ax.set_title(output)
         ax.set_xlabel("cells/s")
-    drawn = {order: colour for order, colour in ORDER_COLOURS.items() if (frame["order"] == order).any()}
-    handles = [Patch(color=colour, label=order) for order, colour in drawn.items()]
-    handles.append(Line2D([], [], color="0.4", lw=0.6, ls=":", label="what models were published to take"))
+    colours = {order: colour for order, colour in ORDER_COLOURS.items() if (frame["order"] == order).any()}
+    handles = [Patch(color=colour, label=order) for order, colour in colours.items()]
+    handles.append(Line2D([], [], color="0.4", lw=0.6, ls=":", label="published training rates of models"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(f"Loaders on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
     frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
@@ -53,7 +53,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 
 
 def _settings(row: object, cores_differ: bool) -> str:
-    """What tells a bar from others of its loader."""
+    """The settings that distinguish a bar from others of its loader."""
     parts = [f"b={row.block_size:.0f}"] if not np.isnan(row.block_size) else []
     parts += [f"f={row.fetch_factor:.0f}"] if not np.isnan(row.fetch_factor) else []
     parts += [row.other] if row.other else []

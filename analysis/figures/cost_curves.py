@@ -1,6 +1,7 @@
-"""Microseconds a cell by how many cells are handled at once: SLAF's curves, and its five phases."""
+"""Microseconds per cell by the number of cells handled at once, and the five phases, as published for SLAF."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import matplotlib
 import numpy as np
@@ -14,7 +15,10 @@ from harness.records.cost import PHASES, Cost
 
 @matplotlib.rc_context(STYLE)
 def draw(costs: Sequence[Cost], dataset: str) -> Drawn:
-    """A panel a law, and the ladder: medians, and the range over repeats; hollow what SLAF's authors published."""
+    """One panel for each law, and one for the five phases (law "ladder"): medians and ranges over repeats.
+
+    Hollow: values published by SLAF's authors.
+    """
     rows = pd.DataFrame(
         {
             "law": cost.law,
@@ -29,27 +33,29 @@ def draw(costs: Sequence[Cost], dataset: str) -> Drawn:
     theirs = published.laws()
     figure = Figure(figsize=(10.5, 5.8), layout="constrained")
     axes = figure.subplots(2, 3).ravel()
-    titles = {"ranking": "ranking genes", "shuffling": "shuffling cells", "reading": "reading cells in a row"}
+    titles = {"ranking": "ranking genes", "shuffling": "shuffling cells", "reading": "reading consecutive cells"}
     for ax, (law, title) in zip(axes, (titles | {"fitting": "a training step"}).items(), strict=False):
-        for colour, (method, mine) in zip(COLOURS, rows[rows["law"] == law].groupby("method"), strict=False):
-            ax.plot(mine["size"], mine["us_per_cell"], "o-", color=colour, ms=4, lw=1, label=method)
-            ax.fill_between(mine["size"], mine["least"], mine["most"], color=colour, alpha=0.15, lw=0)
-        other = theirs[theirs["law"] == law]
-        if len(other):
-            ax.plot(other["size"], other["us_per_cell"], "s--", mfc="none", color="0.3", ms=5, lw=0.8, label="SLAF's")
-        ax.set(xscale="log", yscale="log", title=title, xlabel="cells at once", ylabel="us a cell")
+        for colour, (method, curve) in zip(cycle(COLOURS), rows[rows["law"] == law].groupby("method"), strict=False):
+            ax.plot(curve["size"], curve["us_per_cell"], "o-", color=colour, ms=4, lw=1, label=method)
+            ax.fill_between(curve["size"], curve["least"], curve["most"], color=colour, alpha=0.15, lw=0)
+        slaf = theirs[theirs["law"] == law]
+        if len(slaf):
+            ax.plot(
+                slaf["size"], slaf["us_per_cell"], "s--", mfc="none", color="0.3", ms=5, lw=0.8, label="SLAF, published"
+            )
+        ax.set(xscale="log", yscale="log", title=title, xlabel="cells at once", ylabel="us per cell")
         ax.legend(fontsize=7, frameon=False)
     ladder = rows[rows["law"] == "ladder"].sort_values("size")
     ax = axes[4]
     ax.barh(ladder["size"], 1e6 / ladder["us_per_cell"], color=COLOURS[0])
-    other = theirs[theirs["law"] == "ladder"]
-    ax.plot(other["cells_per_s"], other["size"], "s", mfc="none", color="0.3", ms=6)
+    slaf = theirs[theirs["law"] == "ladder"]
+    ax.plot(slaf["cells_per_s"], slaf["size"], "s", mfc="none", color="0.3", ms=6)
     ax.set_yticks(ladder["size"], [f"{size}" for size in ladder["size"]])
     ax.set(xscale="log", xlabel="cells/s", title="the five phases, on h5ad")
     ax.invert_yaxis()
     axes[5].axis("off")
     text = "\n".join(f"{phase}  {name}" for phase, name in enumerate(PHASES))
-    axes[5].text(0, 0.9, text + "\n\nsquares: SLAF's, on Lance tables", va="top", fontsize=7)
+    axes[5].text(0, 0.9, text + "\n\nsquares: published for SLAF, on Lance tables", va="top", fontsize=7)
     dirty = uncommitted(any(cost.provenance.get("git_dirty") for cost in costs))
-    figure.suptitle(f"What a cell of {dataset} costs by how many are handled at once{dirty}", fontsize=10)
+    figure.suptitle(f"Cost of a cell of {dataset} by the number of cells handled at once{dirty}", fontsize=10)
     return Drawn(figure, rows)

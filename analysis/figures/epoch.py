@@ -1,4 +1,6 @@
-"""The time of an epoch of an atlas, by loader: annbatch's Figure 2b."""
+"""Time of an epoch of an atlas, by loader, as in annbatch's Figure 2b."""
+
+from itertools import cycle
 
 import matplotlib
 import pandas as pd
@@ -9,15 +11,15 @@ from analysis import published
 from analysis.figures.style import COLOURS, STYLE, Drawn
 
 ATLAS_CELLS = 100_648_790
-"""Cells of Tahoe-100M."""
+"""Number of cells of Tahoe-100M."""
 
 
 @matplotlib.rc_context(STYLE)
 def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Hours for 100 million cells in random order, a line a loader at its fastest setting, by output; hollow what
-    annbatch's authors published of an epoch.
+    """Hours for an epoch of ATLAS_CELLS cells in random order, for each loader and output at its fastest setting.
 
-    frame: a table as `summary.table` makes it. None for fewer than five loaders.
+    Hollow: epoch times published by annbatch's authors. frame: a table returned by `summary.table`. None for fewer than
+    five loaders.
     """
     rows = at_random(frame)
     if rows["loader"].nunique() < 5:
@@ -27,22 +29,22 @@ def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     theirs = published.annbatch_epochs()
     figure = Figure(figsize=(6.4, 0.26 * len(hours) + 1.4), layout="constrained")
     ax = figure.subplots()
-    for colour, output in zip(COLOURS, hours.columns, strict=False):
+    for colour, output in zip(cycle(COLOURS), hours.columns, strict=False):
         ax.plot(hours[output], range(len(hours)), "o", color=colour, ms=5, label=f"measured, {output}")
     for i, name in enumerate(hours.index):
         for seconds in theirs.loc[theirs["loader"] == name, "epoch_s"]:
             ax.plot(seconds / 3600, i, "s", mfc="none", color="0.3", ms=7)
     ax.set_yticks(range(len(hours)), hours.index)
-    ax.set(xscale="log", xlabel="hours an epoch of 100 million cells, at this throughput")
+    ax.set(xscale="log", xlabel="hours per epoch of 100 million cells at this throughput")
     ax.grid(axis="x", lw=0.3)
     ax.plot([], [], "s", mfc="none", color="0.3", ms=7, label="published by annbatch's authors")
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-    figure.suptitle(f"An epoch of an atlas, from what {dataset} gave", fontsize=10)
+    figure.suptitle(f"Time of an epoch of an atlas, from the throughput on {dataset}", fontsize=10)
     numbers = hours.melt(ignore_index=False, value_name="hours").reset_index().dropna()
     return Drawn(figure, numbers)
 
 
 def at_random(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows measured from a cold cache in random order, of loaders that do not hold all cells."""
+    """The rows in random order from a cold cache, of loaders that do not hold all cells in memory."""
     rivals = ~frame["loader"].map(loaders.holds_all).astype(bool)
     return frame[rivals & (frame["order"] == "random") & (frame["cache"] == "cold") & frame["cells_per_s"].notna()]

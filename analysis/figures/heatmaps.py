@@ -1,4 +1,4 @@
-"""Throughput and entropy over block size and fetch factor: heat-maps, and the same as lines."""
+"""Throughput and entropy over block size and fetch factor: heat maps, and throughput as lines."""
 
 from itertools import cycle
 
@@ -15,7 +15,7 @@ from analysis.figures.style import RISING, STYLE, Drawn, uncommitted
 
 
 def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Cells/s over block size and fetch factor, with what AnnLoader's random order gives named below."""
+    """Heat maps of cells/s over block size and fetch factor; the note below gives AnnLoader's rate in random order."""
     base = frame[(frame["loader"] == "annloader") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
     rates = [f"{row.cells_per_s:,.0f} ({row.output})" for row in base.itertuples()]
     note = f"AnnLoader in random order: {', '.join(rates)}" if rates else ""
@@ -23,23 +23,23 @@ def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 
 
 def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Bits of the data set's first label in a minibatch, with what random sampling would give named below."""
+    """Heat maps of the entropy, in bits, of the data set's first label in a minibatch; the note below gives the
+    expectation for random sampling."""
     ideal = frame["ideal_bits"].dropna().unique()
-    note = f"cells drawn at random: {', '.join(f'{bits:.2f}' for bits in ideal)}"
+    note = f"random sampling: {', '.join(f'{bits:.2f}' for bits in ideal)}"
     title = f"Entropy of {frame.attrs['label']} in a minibatch of {dataset}, bits"
     return _heatmaps(frame, "entropy_bits", title, note, log=False)
 
 
 BACKENDS = {"native": "h5ad", "scdataset": "h5ad", "native_arrow": "arrow", "native_bionemo": "scdl"}
-"""What scDataset was published over, by the loaders that read the same stores."""
+"""The backends for which scDataset's measurements are published, by the loaders that read the same stores."""
 
 
 @matplotlib.rc_context(STYLE)
 def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Drawn | None:
-    """`value` over block size (down) and fetch factor (across), a panel a loader and output.
+    """`value` over block size (down) and fetch factor (across), one panel for each loader and output.
 
-    Only loaders measured at two settings or more of each are drawn; None where there is none. What was published of
-    scDataset stands beside those measured at the same settings.
+    note: text below the panels. log: a logarithmic colour scale. None if `_panels` has none.
     """
     panels = _panels(frame, value)
     if not panels:
@@ -61,15 +61,18 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
 
 
 def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
-    """`value` over block size and fetch factor of each loader, output and number of workers and cores that was measured
-    at two settings or more of each, and of what scDataset published at these settings."""
+    """`value` as a table of block size (rows) and fetch factor (columns), by the title of its panel.
+
+    One for each loader, output and number of workers and cores that was measured at two or more block sizes and two or
+    more fetch factors, and those published for scDataset at the same settings.
+    """
     random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
     kinds = ["loader", "output", "workers", "cores"]
     cores_differ = random["cores"].nunique() > 1
     panels = {
         f"{loader}, {output}"
         + (f", {workers} workers" if workers else "")
-        + (f", cores {cores:.0f}" if cores_differ and not np.isnan(cores) else ""): _over_both(panel, value)
+        + (f", cores {cores:.0f}" if cores_differ and not np.isnan(cores) else ""): _pivot(panel, value)
         for (loader, output, workers, cores), panel in random.groupby(kinds, sort=True, dropna=False)
         if panel["block_size"].nunique() > 1 and panel["fetch_factor"].nunique() > 1
     }
@@ -77,24 +80,28 @@ def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
         return {}
     loaders = random["loader"].unique()
     for backend in sorted({BACKENDS[name] for name in loaders if name in BACKENDS}):
-        theirs = _over_both(published.block_shuffling(backend), value)
+        theirs = _pivot(published.block_shuffling(backend), value)
         same = theirs.loc[theirs.index.isin(random["block_size"]), theirs.columns.isin(random["fetch_factor"])]
         if min(same.shape) > 1 and not random["workers"].any():
             panels[f"scdataset over {backend}, as published"] = same
     if random["workers"].any():
         for workers, rows in published.over_workers().items():
-            panels[f"scdataset, {workers} workers, as published"] = _over_both(rows, value)
+            panels[f"scdataset, {workers} workers, as published"] = _pivot(rows, value)
     return panels
 
 
 def _long(panels: dict[str, pd.DataFrame], value: str) -> pd.DataFrame:
+    """The panels in long format: columns panel, block_size, fetch_factor and `value`."""
     rows = [grid.stack().rename(value).reset_index().assign(panel=name) for name, grid in panels.items()]
     return pd.concat(rows)[["panel", "block_size", "fetch_factor", value]]
 
 
 @matplotlib.rc_context(STYLE)
 def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Cells/s against block size, a line a fetch factor, a panel for each of the heat-maps'; hollow those published."""
+    """Cells/s against block size, one line for each fetch factor, in the panels of the heat maps; hollow: published.
+
+    frame: a table returned by `summary.table`. None if `_panels` has none.
+    """
     panels = _panels(frame, "cells_per_s")
     if not panels:
         return None
@@ -118,11 +125,12 @@ def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     return Drawn(figure, _long(panels, "cells_per_s"))
 
 
-def _over_both(panel: pd.DataFrame, value: str) -> pd.DataFrame:
+def _pivot(panel: pd.DataFrame, value: str) -> pd.DataFrame:
     return panel.pivot_table(index="block_size", columns="fetch_factor", values=value, aggfunc="median")
 
 
 def _heatmap(ax: Axes, grid: pd.DataFrame, norm: Normalize, text: str) -> object:
+    """Draws one heat map with its values; returns the image. text: format of a value."""
     image = ax.imshow(grid.to_numpy(), norm=norm, cmap="viridis", aspect="auto")
     ax.set_xticks(range(grid.shape[1]), [f"{f:.0f}" for f in grid.columns])
     ax.set_yticks(range(grid.shape[0]), [f"{b:.0f}" for b in grid.index])

@@ -11,8 +11,11 @@ MARKERS = {"random": "o", "stream": "s"}
 
 @matplotlib.rc_context(STYLE)
 def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Entropy against throughput, a panel a label: each loader's settings in random order joined by a line, csr
-    alone, with the level of cells drawn at random. None for fewer than three loaders."""
+    """Entropy against throughput, one panel for each label, with the level of random sampling; output csr only.
+
+    A line joins each loader's settings in random order. mixed: a table returned by `analysis.diversity.mixing.table`.
+    None for fewer than three loaders or for several minibatch sizes.
+    """
     rows = mixed[(mixed["output"] == "csr") & mixed["cells_per_s"].notna()] if len(mixed) else mixed
     if not len(rows) or rows["loader"].nunique() < 3 or rows["batch_size"].nunique() > 1:
         return None
@@ -23,12 +26,12 @@ def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
         panel = rows[rows["label"] == label]
         ax.axhline(panel["random_bits"].iloc[0], color="0.5", lw=0.8, ls="--")
         for i, name in enumerate(names):
-            mine = panel[panel["loader"] == name].sort_values("cells_per_s")
+            of_loader = panel[panel["loader"] == name].sort_values("cells_per_s")
             colour, filled = COLOURS[i % len(COLOURS)], i < len(COLOURS)
-            swept = mine[mine["order"] == "random"]
-            ax.plot(swept["cells_per_s"], swept["entropy_bits"], lw=0.4, color=colour)
+            random = of_loader[of_loader["order"] == "random"]
+            ax.plot(random["cells_per_s"], random["entropy_bits"], lw=0.4, color=colour)
             for order, marker in MARKERS.items():
-                points = mine[mine["order"] == order]
+                points = of_loader[of_loader["order"] == order]
                 ax.plot(
                     points["cells_per_s"], points["entropy_bits"], marker, ls="", color=colour, ms=4.5, mew=0.9,
                     mfc=colour if filled else "none",
@@ -38,7 +41,7 @@ def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
     figure.axes[0].set_ylabel("entropy in a minibatch, bits")
     handles, texts = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, texts, loc="outside lower center", ncols=5, frameon=False, fontsize=7)
-    title = f"Speed and mixing on {dataset}: circles random, squares stream, dashed cells drawn at random"
+    title = f"Throughput and entropy on {dataset}; circles: random order, squares: stream, dashed: random sampling"
     figure.suptitle(title + uncommitted(rows["dirty"].any()), fontsize=9)
     columns = ["label", "loader", "order", "block_size", "fetch_factor", "other", "cells_per_s", "entropy_bits"]
     return Drawn(figure, rows[[*columns, "random_bits"]].sort_values(columns[:-1]))

@@ -1,6 +1,7 @@
-"""The roofline: cells/s against the bytes taken from the disk for each cell, under the ceilings of the machine."""
+"""Roofline plot: cells/s against the bytes read from the disk for each cell, under the machine's ceilings."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import matplotlib
 import numpy as np
@@ -14,16 +15,18 @@ from harness.data.dataset import Dataset
 from harness.records.ceiling import Ceiling
 
 MARKERS = {"random": "o", "stream": "s"}
-APART = 1.3  # times, one name above the other
-LEAST_BYTES = 10.0  # a cell; what took fewer from the disk stands at the left edge: it came from memory
+APART = 1.3  # smallest ratio of the heights of two loaders' names
+LEAST_BYTES = 10.0  # per cell; conditions that read fewer from the disk read from memory and are drawn at the left edge
 
 
 @matplotlib.rc_context(STYLE)
 def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> Drawn | None:
-    """A panel an output; a point a condition that has a ceiling, coloured by its store (grey: its decoding was not
-    measured), each loader named at its best.
+    """One panel for each output, one point for each condition that has a ceiling.
 
-    Slanted: the disk, in order and at random. Level: decoding each store, and copying. None without a ceiling.
+    The colour shows the store (grey: its ceilings were not measured). Each loader's name is at its fastest condition.
+    Slanted lines: the disk, sequential and random. Horizontal lines: decoding each store, and copying.
+
+    frame: a table returned by `summary.table`. None if there are no ceilings.
     """
     frame = frame[frame["share_of_ceiling"].notna() & frame["disk_bytes_per_cell"].notna()]
     if frame.empty:
@@ -41,10 +44,10 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
     }
     if not latest:
         return None
-    colours = dict(zip(latest, COLOURS, strict=False))
+    colours = dict(zip(latest, cycle(COLOURS), strict=False))
     outputs = sorted(frame["output"].unique())
     figure = Figure(figsize=(5.4 * len(outputs), 4.6), layout="constrained")
-    left, right = LEAST_BYTES / 1.6, max(1e5, frame["bytes"].max() * 8)  # with room for a name
+    left, right = LEAST_BYTES / 1.6, max(1e5, frame["bytes"].max() * 8)  # leaves room for a name
     x = np.geomspace(left, right, 100)
     axes = figure.subplots(1, len(outputs), squeeze=False, sharey=True)[0]
     for ax, output in zip(axes, outputs, strict=True):
@@ -54,28 +57,28 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
             ax.plot(x, rate / x, style, color="0.5", lw=1, label=f"disk, {order}: {rate / 1e9:.1f} GB/s")
         copy = max(c.copy_cells_per_s[output] for c in latest.values())
         ax.axhline(copy, color="0.5", lw=1, ls=":", label=f"copying: {copy:,.0f} cells/s")
-        for store, mine in panel.groupby("store"):
+        for store, of_store in panel.groupby("store"):
             colour = colours.get(store, "0.4")
             if store in latest and (decode := latest[store].decode_cells_per_s):
                 ax.axhline(decode, color=colour, lw=1, label=f"decoding {store}: {decode:,.0f} cells/s")
             for order, marker in MARKERS.items():
-                points = mine[mine["order"] == order]
+                points = of_store[of_store["order"] == order]
                 ax.plot(points["bytes"], points["cells_per_s"], marker, color=colour, ms=5, alpha=0.8, mew=0)
             if store in latest:
                 ax.plot([], [], "o", color=colour, ms=4, label=store)
         best = panel.loc[panel.groupby("loader")["cells_per_s"].idxmax()].sort_values("cells_per_s")
-        above = 0.0
+        name_height = 0.0
         for row in best.itertuples():
-            above = max(row.cells_per_s, above * APART)
+            name_height = max(row.cells_per_s, name_height * APART)
             ax.annotate(
-                row.loader, (row.bytes, row.cells_per_s), (row.bytes * 1.3, above), fontsize=7, va="center",
+                row.loader, (row.bytes, row.cells_per_s), (row.bytes * 1.3, name_height), fontsize=7, va="center",
                 arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"},
             )  # fmt: skip
-        ax.set(xscale="log", yscale="log", xlim=(left, right), title=output, xlabel="bytes from the disk a cell")
+        ax.set(xscale="log", yscale="log", xlim=(left, right), title=output, xlabel="bytes from the disk per cell")
         ax.legend(fontsize=6, loc="lower left", frameon=False, ncols=2)
     top = max(rate for c in latest.values() for rate in c.copy_cells_per_s.values())
     axes[0].set_ylim(frame["cells_per_s"].min() / 8, 2 * top)
     axes[0].set_ylabel("cells/s")
-    figure.suptitle(f"What binds on {dataset.name}: circles random order, squares stream", fontsize=10)
+    figure.suptitle(f"Roofline of {dataset.name}; circles: random order, squares: stream", fontsize=10)
     columns = ["output", "loader", "order", "disk_bytes_per_cell", "cells_per_s", "ceiling_cells_per_s", "binds"]
     return Drawn(figure, frame.sort_values([*columns[:3], "cells_per_s"])[columns])

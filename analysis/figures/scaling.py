@@ -1,6 +1,7 @@
-"""How throughput, the cost of a cell and the time to the first batch change with one axis, all else equal."""
+"""Throughput, CPU time per cell and time to the first minibatch over one axis, all else equal."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import matplotlib
 import numpy as np
@@ -15,30 +16,31 @@ AXES = {
     "cores": "cores",
     "workers": "worker processes",
     "processes": "independent processes",
-    "n_cells": "cells in the set",
-    "values_per_cell": "counts of a cell",
+    "n_cells": "cells in the data set",
+    "values_per_cell": "stored counts per cell",
 }
 LINEAR = ("cores", "workers", "processes")
 PANELS = {
     "cells_per_s": "cells/s",
-    "cpu_us_per_cell": "processor time a cell, us",
-    "start_s": "from opening to the first batch, s",
+    "cpu_us_per_cell": "CPU time per cell, us",
+    "start_s": "time to the first minibatch, s",
 }
 STYLES = {("random", "csr"): "o-", ("stream", "csr"): "s--", ("random", "dense"): "^:", ("stream", "dense"): "v-."}
 
 
 @matplotlib.rc_context(STYLE)
 def draw(frames: Sequence[pd.DataFrame], axis: str, title: str) -> Drawn | None:
-    """A panel a quantity, a line a loader, order and output; of cells/s with the interval over repeats.
+    """One panel for each quantity, one line for each loader, order and output; cells/s with the interval over repeats.
 
-    frames: tables as `summary.table` makes them, one a data set. None where the axis has one value only.
+    frames: tables returned by `summary.table`, one for each data set. axis: a key of AXES. None if the axis has only
+    one value.
     """
     frame = pd.concat(frames, ignore_index=True)
     frame = frame[frame["cells_per_s"].notna() & frame[axis].notna()]
     if frame[axis].nunique() < 2:
         return None
     figure = Figure(figsize=(11, 3.6), layout="constrained")
-    colours = dict(zip(sorted(frame["loader"].unique()), COLOURS, strict=False))
+    colours = dict(zip(sorted(frame["loader"].unique()), cycle(COLOURS), strict=False))
     for ax, (quantity, label) in zip(figure.subplots(1, len(PANELS)), PANELS.items(), strict=True):
         for (loader, order, output), line in frame.groupby(["loader", "order", "output"]):
             line = line.sort_values(axis)
@@ -61,11 +63,11 @@ def draw(frames: Sequence[pd.DataFrame], axis: str, title: str) -> Drawn | None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False, fontsize=8)
     figure.suptitle(title + uncommitted(frame["dirty"].any()), fontsize=10)
-    shown = ["loader", "order", "output", axis, *PANELS, "low_cells_per_s", "high_cells_per_s"]
-    return Drawn(figure, frame.sort_values(shown[:4])[shown])
+    columns = ["loader", "order", "output", axis, *PANELS, "low_cells_per_s", "high_cells_per_s"]
+    return Drawn(figure, frame.sort_values(columns[:4])[columns])
 
 
 def _short(value: float) -> str:
-    """A tick's label: 16,384; from 10,000 round powers as 10^4."""
+    """The label of a tick: 10^n for powers of ten from 10,000 on, else a whole number as in 16,384."""
     power = np.log10(value)
     return f"$10^{power:.0f}$" if value >= 1e4 and abs(power - round(power)) < 1e-9 else f"{value:,.0f}"

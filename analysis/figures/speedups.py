@@ -1,4 +1,4 @@
-"""How many times faster than random access, one cell after another, blocks are: the poster's bars."""
+"""Speed-up of blocks over random access to single cells, as on the scDataset poster."""
 
 import matplotlib
 import pandas as pd
@@ -10,21 +10,22 @@ from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
 
 @matplotlib.rc_context(STYLE)
 def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """A bar a loader that reads blocks, at the fastest of its settings: its cells/s over those of the library's own
-    random access to the same store, of the same output; hollow what was published, at its own settings.
+    """One bar for each loader that reads blocks, at its fastest setting, and output.
 
-    frame: a table as `summary.table` makes it. None where it holds no such pair.
+    Its length is the loader's cells/s over those of the library's own random access to the same store, with the same
+    output. Hollow: published speed-ups, at their own settings. frame: a table returned by `summary.table`. None for
+    fewer than two bars.
     """
     rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna() & (frame["batch_size"] == 64)]
     rows = rows[(rows["workers"] == 0) & (rows["cache"] == "cold")]
     base = rows.groupby(["loader", "output"])["cells_per_s"].max()
-    found = []
+    bars = []
     for loader, over in {"native": "annloader", **published.baselines()}.items():
         blocks = rows[(rows["loader"] == loader) & rows["block_size"].notna()]
-        for output, mine in blocks.groupby("output"):
+        for output, of_output in blocks.groupby("output"):
             if (over, output) in base.index:
-                best = mine.loc[mine["cells_per_s"].idxmax()]
-                found.append(
+                best = of_output.loc[of_output["cells_per_s"].idxmax()]
+                bars.append(
                     {
                         "loader": loader,
                         "output": output,
@@ -34,9 +35,9 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
                         "times": best["cells_per_s"] / base[over, output],
                     }
                 )
-    if len(found) < 2:
+    if len(bars) < 2:
         return None
-    numbers = pd.DataFrame(found).sort_values("times", ascending=False, ignore_index=True)
+    numbers = pd.DataFrame(bars).sort_values("times", ascending=False, ignore_index=True)
     theirs = published.speedups()
     figure = Figure(figsize=(6.4, 0.34 * len(numbers) + 1.5), layout="constrained")
     ax = figure.subplots()
@@ -53,7 +54,7 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     ]
     ax.set_yticks(range(len(numbers)), names)
     ax.invert_yaxis()
-    ax.set(xscale="log", xlabel="times the cells/s of random access", xlim=(0.8, max(500, 2 * numbers["times"].max())))
+    ax.set(xscale="log", xlabel="speed-up over random access", xlim=(0.8, max(500, 2 * numbers["times"].max())))
     dirty = uncommitted(frame["dirty"].any())
-    figure.suptitle(f"Blocks against random access on {dataset}; squares published{dirty}", fontsize=10)
+    figure.suptitle(f"Blocks over random access on {dataset}; squares: published{dirty}", fontsize=10)
     return Drawn(figure, numbers)

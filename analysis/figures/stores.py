@@ -1,4 +1,4 @@
-"""The cost of making and keeping each store, and what is read from it: annbatch's Figure 2d."""
+"""Cost of converting and keeping each store, and the throughput from it, as in annbatch's Figure 2d."""
 
 from collections.abc import Sequence
 
@@ -19,19 +19,23 @@ from harness.records.conversion import Conversion
 
 @matplotlib.rc_context(STYLE)
 def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Dataset) -> Drawn | None:
-    """A line a store: cells converted a second, bytes a cell on disk, and cells/s read from it at random by
-    its fastest loader; the files as they are for comparison, hollow what was published. None where none was made."""
-    made = summary.stores_made(conversions, dataset)
+    """For each store: cells converted per second, bytes per cell on disk, and cells/s of its fastest loader at random.
+
+    The original files are shown for comparison. Hollow: published by annbatch's authors.
+
+    frame: a table returned by `summary.table`. None if no conversion succeeded, or for fewer than two stores.
+    """
+    converted = summary.stores_made(conversions, dataset)
     rows = at_random(frame[frame["output"] == "csr"])
     fastest = rows.groupby(rows["loader"].map(lambda name: loaders.get(name).store))["cells_per_s"].max()
-    if not made or len(fastest) < 2:
+    if not converted or len(fastest) < 2:
         return None
     numbers = pd.DataFrame(
         {
             "store": store,
-            "made_of": made[store].loader if store in made else "",
-            "converted_cells_per_s": dataset.n_cells / made[store].seconds if store in made else np.nan,
-            "bytes_per_cell": (made[store].provenance["store_bytes"] if store in made else dataset.size_bytes)
+            "made_of": converted[store].loader if store in converted else "",
+            "converted_cells_per_s": dataset.n_cells / converted[store].seconds if store in converted else np.nan,
+            "bytes_per_cell": (converted[store].provenance["store_bytes"] if store in converted else dataset.size_bytes)
             / dataset.n_cells,
             "random_cells_per_s": rate,
         }
@@ -39,9 +43,9 @@ def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Data
     )
     theirs = published.conversions()
     titles = {
-        "converted_cells_per_s": "cells converted a second",
-        "bytes_per_cell": "bytes a cell on disk",
-        "random_cells_per_s": "cells/s read at random, csr",
+        "converted_cells_per_s": "cells converted per second",
+        "bytes_per_cell": "bytes per cell on disk",
+        "random_cells_per_s": "cells/s in random order, csr",
     }
     figure = Figure(figsize=(9.6, 0.3 * len(numbers) + 1.5), layout="constrained")
     for ax, (column, title) in zip(figure.subplots(1, 3, sharey=True), titles.items(), strict=True):
@@ -53,7 +57,7 @@ def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Data
                 ].itertuples():
                     ax.plot(other.cells / other.seconds, i, "s", mfc="none", color="k", ms=6)
         ax.set_title(title, fontsize=9)
-        if column == "random_cells_per_s":  # the others are within a few times of each other
+        if column == "random_cells_per_s":  # the values of the other columns differ only a few times
             ax.set_xscale("log")
         else:
             ax.xaxis.set_major_locator(MaxNLocator(4))

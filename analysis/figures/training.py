@@ -1,4 +1,4 @@
-"""Macro-F1 and loss of the models that were trained in each order of the cells."""
+"""Macro-F1 and loss of the models trained on each order of the cells."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,15 +20,18 @@ ARM_COLOURS = dict(zip(ARMS, COLOURS, strict=True))
 
 @matplotlib.rc_context(STYLE)
 def bars(frame: pd.DataFrame, dataset: str) -> Drawn:
-    """Macro-F1 of each order, a panel a task and test set: the median, the range over seeds, and hollow what was
-    published of the linear model on Tahoe-100M's last plate."""
+    """Macro-F1 of each order, one panel for each task and test set: median and range over seeds.
+
+    Hollow: published values of the linear model on Tahoe-100M's last plate. frame: a table returned by
+    `analysis.tables.training.table`.
+    """
     tasks = list(dict.fromkeys(frame["task"]))
     figure = Figure(figsize=(2.6 * len(tasks) + 1, 6.2), layout="constrained")
     axes = figure.subplots(len(TESTS), len(tasks), squeeze=False, sharex="col")
     theirs = published.training()
     arms = [arm for arm in ARMS if (frame["arm"] == arm).any()]
-    for line, (test, name) in zip(axes, TESTS.items(), strict=True):
-        for ax, task in zip(line, tasks, strict=True):
+    for axes_row, (test, name) in zip(axes, TESTS.items(), strict=True):
+        for ax, task in zip(axes_row, tasks, strict=True):
             for i, arm in enumerate(arms):
                 for j, (kind, marker) in enumerate(MARKERS.items()):
                     row = frame.set_index(["arm", "head", "test"]).loc[(arm, f"{kind} {task}", test)]
@@ -39,14 +42,14 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn:
                 if test == "plate":
                     for value in theirs[(theirs["arm"] == arm) & (theirs["task"] == task)]["macro_f1"]:
                         ax.plot(value, i - 0.15, "s", mfc="none", color=ARM_COLOURS[arm], ms=8, mew=0.8)
-            ax.set_yticks(range(len(arms)), arms if ax is line[0] else [])
+            ax.set_yticks(range(len(arms)), arms if ax is axes_row[0] else [])
             ax.set_ylim(len(arms) - 0.5, -0.5)
             ax.grid(axis="x", lw=0.3)
             ax.set_title(task.replace("_", " "))
             ax.set_xlim(0, 1.06 * ax.get_xlim()[1])
-        line[0].set_ylabel(f"tested on {name}", fontsize=8)
-    handles = [Line2D([], [], marker=m, ls="", color="0.3", label=f"{kind}, here") for kind, m in MARKERS.items()]
-    handles.append(Line2D([], [], marker="s", ls="", mfc="none", color="0.3", label="linear, published of Tahoe-100M"))
+        axes_row[0].set_ylabel(f"tested on {name}", fontsize=8)
+    handles = [Line2D([], [], marker=m, ls="", color="0.3", label=f"{kind}, measured") for kind, m in MARKERS.items()]
+    handles.append(Line2D([], [], marker="s", ls="", mfc="none", color="0.3", label="linear, published for Tahoe-100M"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     figure.suptitle(f"Macro-F1 after one epoch of {dataset}{uncommitted(frame['dirty'].any())}", fontsize=10)
     return Drawn(figure, frame[["task", "test", "kind", "arm", "macro_f1", "least", "most", "seeds"]])
@@ -54,26 +57,27 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn:
 
 @matplotlib.rc_context(STYLE)
 def curves(runs: Sequence[Run], folder: Path, dataset: str, task: str = "drug") -> Drawn:
-    """Loss of a task against minibatches, a panel a kind of model, a line an order: the running median of the first
-    seed, and dashed where the stream goes from one plate to the next."""
+    """Loss of a task against minibatches, one panel for each kind of model and one line for each order.
+
+    Shown is the running median for the first seed. Dashed lines: plate boundaries of the stream.
+    """
     figure = Figure(figsize=(7.2, 5.6), layout="constrained")
-    places, numbers = boundaries(runs, folder), []
+    plate_starts, numbers = boundaries(runs, folder), []
     for ax, kind in zip(figure.subplots(len(MARKERS), 1, sharex=True), MARKERS, strict=True):
         for arm in ARMS:
-            mine = sorted((run for run in runs if run.arm == arm), key=lambda run: run.seed)
-            if mine:
-                loss = smooth(loss_of(curve_of(folder, mine[0]), f"{kind} {task}"))
+            of_arm = sorted((run for run in runs if run.arm == arm), key=lambda run: run.seed)
+            if of_arm:
+                loss = smooth(loss_of(curve_of(folder, of_arm[0]), f"{kind} {task}"))
                 ax.plot(loss, color=ARM_COLOURS[arm], lw=0.9, label=arm)
-                at = np.arange(0, len(loss), SMOOTH // 2)
-                numbers.append(pd.DataFrame({"kind": kind, "arm": arm, "minibatch": at, "loss_nats": loss[at]}))
-        for place in places:
-            ax.axvline(place, color="0.6", lw=0.5, ls="--", zorder=0)
+                steps = np.arange(0, len(loss), SMOOTH // 2)
+                numbers.append(pd.DataFrame({"kind": kind, "arm": arm, "minibatch": steps, "loss_nats": loss[steps]}))
+        for start in plate_starts:
+            ax.axvline(start, color="0.6", lw=0.5, ls="--", zorder=0)
         ax.set_ylabel(f"{kind}, nats")
     ax.set_xlabel("minibatches")
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     dirty = any(run.provenance.get("git_dirty") for run in runs)
-    figure.suptitle(
-        f"Loss on {task} in one epoch of {dataset}; dashed: the stream's next plate{uncommitted(dirty)}", fontsize=10
-    )
+    title = f"Loss on {task}, one epoch of {dataset}; dashed: the stream's plate boundaries"
+    figure.suptitle(title + uncommitted(dirty), fontsize=10)
     return Drawn(figure, pd.concat(numbers))

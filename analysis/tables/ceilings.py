@@ -1,4 +1,4 @@
-"""The ceilings of each store, as a table.
+"""Table of the measured ceilings of each store: disk, decoding and copying.
 
 python -m analysis.tables.ceilings results/MACHINE
 """
@@ -11,13 +11,16 @@ from harness.records.ceiling import Ceiling
 
 
 def best_disk(ceiling: Ceiling, order: str) -> float:
-    """Bytes/s in this order, by the best reader and mode."""
+    """Bytes/s from the disk in this order ("sequential" or "random"), with the fastest reader and mode."""
     rates = [rate for modes in ceiling.storage.values() for mode, rate in modes.items() if rate and order in mode]
     return max(rates)
 
 
 def markdown(ceilings: Sequence[Ceiling]) -> str:
-    """What each store's ceilings are on as many cores as were measured at most; the disk at the best of its modes."""
+    """The table as markdown: one row for each store, on the largest number of cores that was measured.
+
+    The disk columns hold the rate of the fastest reader and mode.
+    """
     most = max(c.cores for c in ceilings)
     latest = {c.store: c for c in ceilings if c.cores == most}
     lines = [

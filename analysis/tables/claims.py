@@ -1,4 +1,4 @@
-"""What was published, what this machine measured, and whether it holds: the claims of claims.toml, judged."""
+"""Judges the published claims of claims.toml by the measurements of a machine."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -19,13 +19,16 @@ CLAIMS = Path(__file__).with_name("claims.toml")
 LEAST_REPEATS = 3
 BATCH = 64
 DATASETS = ("tahoe", "tahoe-mini")
-"""What most of the papers measured, or else what stands in for it."""
+"""The data set that most of the papers measured, and its substitute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """verdict: "reproduced", "differs" or "not run"; measured, in the claim's unit, with its 95 % interval over
-    repeats; because: why it was not run."""
+    """The result for one claim.
+
+    verdict: "reproduced", "differs" or "not run". measured: the median over repeats, in the claim's unit. low, high:
+    its 95 % interval. because: why it was not run, or the command that measures it.
+    """
 
     verdict: str
     measured: float = np.nan
@@ -36,12 +39,12 @@ class Verdict:
 
 
 def read() -> list[dict[str, Any]]:
-    """The claims, in their order."""
+    """The claims, in the order of the file."""
     return tomllib.loads(CLAIMS.read_text())["claim"]
 
 
 def judge(claim: Mapping[str, Any], folder: Path) -> Verdict:
-    """One claim by a machine's records."""
+    """Judges one claim by the records in a machine's folder. Fewer than LEAST_REPEATS repeats count as "not run"."""
     if claim["kind"] == "none":
         return Verdict(verdict="not run", because=claim["because"])
     if claim["kind"] == "law":
@@ -52,61 +55,63 @@ def judge(claim: Mapping[str, Any], folder: Path) -> Verdict:
     if not len(values):
         return Verdict(verdict="not run", because=command)
     low, high = interval(values)
-    found = {"measured": float(np.median(values)), "low": low, "high": high, "repeats": len(values)}
+    statistics = {"measured": float(np.median(values)), "low": low, "high": high, "repeats": len(values)}
     if len(values) < LEAST_REPEATS:
         why = f"{len(values)} of {LEAST_REPEATS} repeats: {command}"
-        return Verdict(verdict="not run", because=why, **found)
-    return Verdict(verdict=_holds(claim, found["measured"]), **found)
+        return Verdict(verdict="not run", because=why, **statistics)
+    return Verdict(verdict=_holds(claim, statistics["measured"]), **statistics)
 
 
 def _ratio(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
-    """Cells/s of one condition over another's, in each repeat of a grid that has both."""
+    """The ratio of two conditions' cells/s, for each repeat of a grid that has both."""
     measured = jsonl.read(folder / f"{claim['grid']}.jsonl")
 
-    def of(dataset: str) -> list[float]:
+    def values(dataset: str) -> list[float]:
         pairs = ratios(measured_on(dataset, measured), claim["ours"], claim["theirs"])
         return [ours / theirs for ours, theirs in pairs]
 
-    return _of_the_papers_set(of), f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
+    return _first_data_set(values), f"GRID={claim['grid']} REPEAT={LEAST_REPEATS} make bench"
 
 
 def _score(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
-    """Macro-F1 of a head trained in one order, for each seed; over that in another, where the claim names one."""
+    """Macro-F1 of a head trained on one order, for each seed; divided by that of a second order if the claim names
+    one."""
     trained = jsonl.read(folder / training.FILE, training.Run)
 
     def f1(dataset: str, arm: str) -> dict[int, float]:
-        made = [run for run in trained if (run.dataset, run.arm) == (dataset, arm)]
-        return {run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"] for run in made}
+        runs = [run for run in trained if (run.dataset, run.arm) == (dataset, arm)]
+        return {run.seed: run.scores[claim["head"]][claim["test"]]["macro_f1"] for run in runs}
 
-    def of(dataset: str) -> list[float]:
+    def values(dataset: str) -> list[float]:
         ours = f1(dataset, claim["ours"])
         theirs = f1(dataset, claim["theirs"]) if "theirs" in claim else dict.fromkeys(ours, 1.0)
         return [ours[seed] / theirs[seed] for seed in ours if theirs.get(seed)]
 
-    return _of_the_papers_set(of), "make train"
+    return _first_data_set(values), "make train"
 
 
 def _cost(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
-    """What a cell costs in pieces of one size over what it costs in another's, in each repeat."""
+    """The ratio of the cost of a cell with two methods or sizes of one law, for each repeat."""
     latest = {(c.dataset, c.law, c.method, c.size): c.us_per_cell for c in jsonl.read(folder / cost.FILE, cost.Cost)}
 
-    def of(dataset: str) -> list[float]:
+    def values(dataset: str) -> list[float]:
         sides = (latest.get((dataset, claim["law"], *side), []) for side in (claim["ours"], claim["theirs"]))
         return [a / b for a, b in zip(*sides, strict=False)]
 
-    return _of_the_papers_set(of), "python -m harness laws"
+    return _first_data_set(values), "python -m harness laws"
 
 
-def _of_the_papers_set(values: Callable[[str], list[float]]) -> np.ndarray:
-    """The values of the first of DATASETS that has any."""
+def _first_data_set(values: Callable[[str], list[float]]) -> np.ndarray:
+    """The values of the first data set of DATASETS that has any; empty if none has."""
     return np.array(next(filter(None, map(values, DATASETS)), []))
 
 
 MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}
-"""By kind: (the value of each repeat, the command that measures it)."""
+"""By kind of claim, a function that returns the value of each repeat and the command that measures it."""
 
 
 def _holds(claim: Mapping[str, Any], measured: float) -> str:
+    """ "reproduced" if the measured value is within the claim's tolerance, else "differs"."""
     published = claim["published"]
     slack = claim["within"] if "within" in claim else claim["tolerance"] * published
     sound = measured >= published - slack and (claim["holds"] == "least" or measured <= published + slack)
@@ -114,7 +119,7 @@ def _holds(claim: Mapping[str, Any], measured: float) -> str:
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """A row a claim: what it says, what was published, and the verdict."""
+    """One row for each claim: its text, the published value, and the fields of its verdict."""
     rows = []
     for claim in read():
         verdict = judge(claim, folder)
@@ -124,10 +129,10 @@ def table(folder: Path) -> pd.DataFrame:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """The table for a reader, a document after another, and how many of each verdict there are."""
+    """The number of claims with each verdict, and one markdown table for each document."""
     counts = frame["verdict"].value_counts()
-    said = [f"{counts.get(name, 0)} {name}" for name in ("reproduced", "differs", "not run")]
-    lines = [f"{len(frame)} claims: {', '.join(said)}.", ""]
+    totals = [f"{counts.get(name, 0)} {name}" for name in ("reproduced", "differs", "not run")]
+    lines = [f"{len(frame)} claims: {', '.join(totals)}.", ""]
     for document, claims in frame.groupby("document", sort=False):
         lines += [f"## {document}", "", "| claim | published | measured | verdict |", "| --- | ---: | ---: | --- |"]
         for row in claims.itertuples():
@@ -143,7 +148,7 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def number(value: float) -> str:
-    """A claim's value as text."""
+    """A value of a claim as text: whole numbers from 100 on, else three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

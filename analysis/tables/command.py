@@ -1,4 +1,4 @@
-"""The command line of what prints a table: `python -m analysis.tables.ratios`, `.demand` and `.roofline`."""
+"""The command line of the modules that print a table: `python -m analysis.tables.ratios`, `.demand`, `.ceilings`."""
 
 import argparse
 import sys
@@ -9,14 +9,18 @@ from harness.errors import UserError
 
 
 def run(doc: str, table: Callable[..., str], *, of_a_dataset: bool = True) -> None:
-    """Prints the table of the records, and of the data set, that are named; a mistake is a sentence and exit code 2."""
+    """Parses the command line and prints a table. An error is printed as one sentence, with exit code 2.
+
+    doc: the description in the help. table: called with the path of the records and, if `of_a_dataset`, the name of
+    the data set; returns the text to print.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m {sys.modules['__main__'].__spec__.name}",
         description=doc,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "records", type=_existing, help="what was measured: a file of a machine's folder in results/, or the folder"
+        "records", type=_existing, help="a file of records in a machine's folder in results/, or that folder"
     )
     if of_a_dataset:
         parser.add_argument("dataset", nargs="?", default="tahoe-mini", help="(default: %(default)s)")

@@ -1,10 +1,10 @@
-"""Would the accelerator wait? What models were published to take, against what loaders were measured to give.
+"""Table of the loaders that are too slow for a model: published training rates against measured throughput.
 
-    python -m analysis.tables.demand results/MACHINE/loaders.jsonl
+    python -m analysis.tables.demand results/MACHINE/loaders.jsonl [DATASET]
 
-Of tahoe-mini, or of the data set that is named after it.
-The models' numbers are from the papers and were taken on other machines (results/published/model_demand.csv names the
-source of each). annbatch's Figure 1b shows more models, as bars without numbers; they are left out.
+The data set is tahoe-mini unless another is named.
+The models' rates come from the papers and were measured on other machines (results/published/model_demand.csv names the
+source of each). annbatch's Figure 1b shows more models, as bars without numbers; they are omitted.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,10 @@ from harness.records.measurement import Measurement
 
 
 def rates(measurements: Sequence[Measurement]) -> pd.Series:
-    """Median cells/s over the repeats of each (output, loader) in random order, of its fastest setting."""
+    """Cells/s by (output, loader) in random order: the median over repeats of the fastest setting.
+
+    Loaders that hold all cells in memory are excluded.
+    """
     rows = [
         (m.condition.output, m.condition.loader, m.condition.knobs, m.cells_per_s)
         for m in measurements
@@ -33,7 +36,7 @@ def rates(measurements: Sequence[Measurement]) -> pd.Series:
 
 
 def markdown(measurements: Sequence[Measurement]) -> str:
-    """A line a model: the loaders that do not keep up with it, for each output."""
+    """One row for each model: its published rate, and for each output the loaders that are slower."""
     measured = rates(measurements)
     outputs = np.unique(measured.index.get_level_values("output"))
     head = ["model", "on", "cells/s", *(f"too slow, {output}" for output in outputs)]
@@ -41,9 +44,9 @@ def markdown(measurements: Sequence[Measurement]) -> str:
     for model in published.demand().itertuples():
         cells = [model.model, model.accelerators, f"{model.cells_per_s:,}"]
         for output in outputs:
-            mine = measured[output].sort_values(ascending=False)
-            slow = mine.index[mine < model.cells_per_s]
-            cells.append(", ".join(f"`{name}`" for name in slow) or f"none of {len(mine)}")
+            of_output = measured[output].sort_values(ascending=False)
+            slow = of_output.index[of_output < model.cells_per_s]
+            cells.append(", ".join(f"`{name}`" for name in slow) or f"none of {len(of_output)}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -1,9 +1,9 @@
-"""Ratios of two loaders, or of two caches, each taken within a repeat, from the grids that were made for them.
+"""Table of throughput ratios of two loaders or two cache states, each ratio within one repeat of a grid.
 
 python -m analysis.tables.ratios results/MACHINE/native.jsonl
 python -m analysis.tables.ratios results/MACHINE/bounded.jsonl cells-1e6
 
-Of tahoe-mini where no data set is named.
+The data set is tahoe-mini unless another is named.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +20,18 @@ from harness.records import jsonl
 from harness.records.measurement import Measurement
 
 Setting = Mapping[str, Any]
-"""Fields and knobs of a condition; those that are not said are anything."""
+"""Required fields and knobs of a condition. Those not listed can have any value."""
 
 
 def against_others() -> Iterator[tuple[str, Setting, Setting]]:
-    """(what is compared, ours, theirs) of the grid `native`; where several of theirs fit, the fastest."""
+    """Comparisons of the grid `native`: (name, ours, theirs)."""
     for cores in (2, 1):
         for block, fetch in ((16, 64), (16, 256), (512, 256)):
-            at = {"block_size": block, "fetch_factor": fetch, "cores": cores, "output": "csr"}
+            setting = {"block_size": block, "fetch_factor": fetch, "cores": cores, "output": "csr"}
             name = f"h5ad, CSR, ({block}, {fetch}), cores {cores}: native / scDataset"
-            yield name, at | {"loader": "native"}, at | {"loader": "scdataset"}
-    at = {"block_size": 16, "fetch_factor": 64, "output": "dense"}
-    yield "h5ad, dense, (16, 64): native / scDataset", at | {"loader": "native"}, at | {"loader": "scdataset"}
+            yield name, setting | {"loader": "native"}, setting | {"loader": "scdataset"}
+    setting = {"block_size": 16, "fetch_factor": 64, "output": "dense"}
+    yield "h5ad, dense, (16, 64): native / scDataset", setting | {"loader": "native"}, setting | {"loader": "scdataset"}
     annloader = {"loader": "annloader", "output": "csr"}
     best = {"loader": "native", "output": "csr", "cores": 2}
     yield "h5ad, CSR: native (512, 256) / AnnLoader random", best | {"block_size": 512}, annloader
@@ -42,7 +42,7 @@ def against_others() -> Iterator[tuple[str, Setting, Setting]]:
 
 
 def against_annbatch() -> Iterator[tuple[str, Setting, Setting]]:
-    """The same of the grid `steady`."""
+    """Comparisons of the grid `steady`: (name, ours, theirs)."""
     native = {"loader": "native", "block_size": 512, "output": "csr", "cores": 2}
     annbatch = {"loader": "annbatch", "batch_size": 64}
     yield "CSR: native (512, 256) on gzip h5ad / annbatch on its zarr", native, annbatch
@@ -52,7 +52,7 @@ def against_annbatch() -> Iterator[tuple[str, Setting, Setting]]:
 
 
 def out_of_memory() -> Iterator[tuple[str, Setting, Setting]]:
-    """(what is compared, one, other) of the grid `bounded`."""
+    """Comparisons of the grid `bounded`: (name, numerator, denominator)."""
     for loader in ("memmap", "bionemo", "native"):
         one, other = ({"loader": loader, "cache": cache, "block_size": None} for cache in ("warm", "bounded"))
         yield f"{loader}, random: in memory / a quarter of the store in memory", one, other
@@ -63,42 +63,48 @@ def out_of_memory() -> Iterator[tuple[str, Setting, Setting]]:
 
 
 COMPARED = {"native": against_others, "steady": against_annbatch, "bounded": out_of_memory}
-"""By grid."""
+"""The comparisons of each grid."""
 
 
 def fits(condition: Condition, setting: Setting) -> bool:
-    said = condition.to_dict() | dict(condition.knobs)
-    return all(said.get(name) == value for name, value in setting.items())
+    """Whether the condition has all values of the setting."""
+    values = condition.to_dict() | dict(condition.knobs)
+    return all(values.get(name) == value for name, value in setting.items())
 
 
 def ratios(measurements: Sequence[Measurement], ours: Setting, theirs: Setting) -> list[tuple[float, float]]:
-    """(ours, theirs) in cells/s of each repeat of one data set in which both were measured."""
-    found = []
+    """(ours, theirs) in cells/s, one pair for each repeat in which both were measured.
+
+    If several conditions fit a setting, the fastest is used. measurements: of one data set.
+    """
+    pairs = []
     for repeat in sorted({m.repeat for m in measurements}):
-        mine = [m for m in measurements if m.repeat == repeat and m.status == "ok"]
-        sides = [[m.cells_per_s for m in mine if fits(m.condition, side)] for side in (ours, theirs)]
+        of_repeat = [m for m in measurements if m.repeat == repeat and m.status == "ok"]
+        sides = [[m.cells_per_s for m in of_repeat if fits(m.condition, side)] for side in (ours, theirs)]
         if all(sides):
-            found.append((max(sides[0]), max(sides[1])))
-    return found
+            pairs.append((max(sides[0]), max(sides[1])))
+    return pairs
 
 
 def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
-    """A line a ratio: the median over the repeats and its 95 % bootstrap interval."""
+    """One row for each comparison: the median ratio over repeats and its 95 % bootstrap interval."""
     lines = ["| compared | cells/s | against | times | repeats |", "| --- | ---: | ---: | ---: | ---: |"]
     for name, ours, theirs in COMPARED[grid]():
         pairs = ratios(measurements, ours, theirs)
         if not pairs:
             lines.append(f"| {name} | – | – | not measured | 0 |")
             continue
-        mine, other = np.median(pairs, axis=0)
+        ours_median, theirs_median = np.median(pairs, axis=0)
         times = np.array([a / b for a, b in pairs])
         low, high = interval(times)
         spread = f" ({low:.1f} to {high:.1f})" if len(times) > 1 else ""
-        lines.append(f"| {name} | {mine:,.0f} | {other:,.0f} | {np.median(times):.1f}{spread} | {len(pairs)} |")
+        rates = f"{ours_median:,.0f} | {theirs_median:,.0f}"
+        lines.append(f"| {name} | {rates} | {np.median(times):.1f}{spread} | {len(pairs)} |")
     return "\n".join(lines) + "\n"
 
 
 def table(records: Path, dataset: str) -> str:
+    """The table of a grid's file of records, as markdown. UserError if the grid has no comparisons."""
     if records.stem not in COMPARED:
         raise unknown("grid with ratios", records.stem, COMPARED)
     return markdown(records.stem, measured_on(dataset, jsonl.read(records)))

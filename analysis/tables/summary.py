@@ -1,4 +1,4 @@
-"""The table of a grid: one row a condition, from the results file and the recorded orders."""
+"""The table of a grid: one row for each condition, from the results file and the recorded orders."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,28 +20,28 @@ from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
 from loaders.protocol import UNCONVERTED
 
-CSR_BYTES = 8  # a count: float32 and int32
-BASELINE = "annloader"  # its random order is what the papers compare with
+CSR_BYTES = 8  # for each stored count: a float32 value and an int32 column index
+BASELINE = "annloader"  # the papers compare with its random order
 
 
 def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> dict[Condition, list[Measurement]]:
-    """The measurements that belong in the grid's table: of these files, with this timing, from committed code.
+    """The measurements in the grid's table, by condition: those with the grid's timing and the data set's fingerprint.
 
-    Rows made with uncommitted code count only for a condition that has no others. Of several tries at one
-    repeat, the last.
+    Measurements of uncommitted code are used only for conditions that have no others. If a repeat was measured several
+    times, the last measurement is used.
     """
-    found: dict[Condition, list[Measurement]] = {}
+    selected: dict[Condition, list[Measurement]] = {}
     for condition in grid.conditions:
-        mine = [
+        matching = [
             m
             for m in measurements
             if m.condition == condition
             and m.timing == grid.timing
             and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
         ]
-        clean = [m for m in mine if not m.provenance.get("git_dirty")]
-        found[condition] = list({m.repeat: m for m in clean or mine}.values())
-    return found
+        clean = [m for m in matching if not m.provenance.get("git_dirty")]
+        selected[condition] = list({m.repeat: m for m in clean or matching}.values())
+    return selected
 
 
 def table(
@@ -52,32 +52,35 @@ def table(
     ceilings: Sequence[Ceiling],
     folder: Path,
 ) -> pd.DataFrame:
-    """One row a condition: its parameters, throughput with interval, entropy beside the random ideal, doubts.
+    """One row for each condition: parameters, throughput with its interval, entropy, ceiling and doubts.
 
-    folder: of the machine, with its recorded orders. Columns carry their units; nan is "not measured". entropy_bits
-    is of the data set's first label; read_per_delivered is bytes from the disk per byte of the cells' counts as CSR,
-    whatever the output; start_s: from opening to the first batch; waiting_share of the window is what the consumer
-    waited for batches; ceiling_cells_per_s: the least of what the disk, decoding and copying allow, and binds: which
-    that is; share_of_ceiling: the median of each repeat's own.
+    folder: the machine's folder, with the recorded orders. Column names carry the units; nan means "not measured".
+
+    entropy_bits: entropy of the data set's first label in a minibatch; ideal_bits: its expectation for random sampling.
+    read_per_delivered: bytes read from the disk for each byte of the cells' counts as CSR, for either output.
+    start_s: seconds from opening to the first minibatch. waiting_share: share of the window in which the consumer
+    waited for minibatches. ceiling_cells_per_s: the lowest of the ceilings of disk, decoding and copying; binds: its
+    name; share_of_ceiling: throughput over ceiling, median over repeats. convert_s: seconds of the store's conversion.
+    pays_after_epochs: see `pays_after`. times_warm: see `against_warm`.
     """
     label = dataset.label_names[0] if dataset.label_names else None
     codes = dataset.labels(label) if label else None
-    found = rows_of(grid, dataset, measurements)
+    measured = rows_of(grid, dataset, measurements)
     baseline = {
         c.output: np.median([m.cells_per_s for m in rows if m.cells_per_s])
-        for c, rows in found.items()
+        for c, rows in measured.items()
         if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
     }
     cell_bytes = CSR_BYTES * dataset.nnz / dataset.n_cells
-    table = [
+    rows = [
         _row(c, rows, baseline.get(c.output), cell_bytes) | _under_ceiling(rows, ceilings)
-        for c, rows in found.items()
+        for c, rows in measured.items()
         if rows
     ]
-    frame = pd.DataFrame(table)
+    frame = pd.DataFrame(rows)
     frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
-        ideals = {m: entropy.random_ideal(codes, m) for m in frame["batch_size"].unique()}  # of all cells: once each
+        ideals = {m: entropy.random_ideal(codes, m) for m in frame["batch_size"].unique()}  # slow
         for i, condition in frame["condition"].items():
             path = orders.path(folder, condition, dataset.fingerprint)
             if path.exists():
@@ -87,17 +90,17 @@ def table(
                 frame.loc[i, ["entropy_bits", "entropy_error_bits"]] = entropy.mean_and_error(bits, per_fetch)
                 frame.loc[i, "ideal_bits"] = ideals[condition.batch_size]
     frame.attrs["label"] = label
-    made = stores_made(conversions, dataset)
+    converted = stores_made(conversions, dataset)
     frame["n_cells"], frame["values_per_cell"] = dataset.n_cells, dataset.nnz / dataset.n_cells
     stores = [loaders.get(name).store for name in frame["loader"]]
-    frame["convert_s"] = [made[store].seconds if store in made else np.nan for store in stores]
+    frame["convert_s"] = [converted[store].seconds if store in converted else np.nan for store in stores]
     frame["pays_after_epochs"] = pays_after(frame, dataset.n_cells)
-    frame["times_warm"] = [against_warm(condition, found) for condition in frame["condition"]]
+    frame["times_warm"] = [against_warm(condition, measured) for condition in frame["condition"]]
     return frame
 
 
 def stores_made(conversions: Sequence[Conversion], dataset: Dataset) -> dict[str, Conversion]:
-    """By store, the latest conversion of these files that came to an end."""
+    """The latest successful conversion of these files to each store."""
     return {
         c.store: c
         for c in conversions
@@ -105,38 +108,41 @@ def stores_made(conversions: Sequence[Conversion], dataset: Dataset) -> dict[str
     }
 
 
-def against_warm(condition: Condition, found: Mapping[Condition, Sequence[Measurement]]) -> float:
-    """Its cells/s as a share of what the same condition gives with a warm cache, median over the repeats that have
-    both; nan where none has."""
+def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Measurement]]) -> float:
+    """Throughput relative to the same condition with a warm cache: the median over the repeats that have both.
+
+    nan if no repeat has both, or if the condition itself is warm.
+    """
     warm = replace(condition, cache="warm", memory_fraction=None)
     if condition == warm:
         return np.nan
-    rates = {m.repeat: m.cells_per_s for m in found.get(warm, ()) if m.cells_per_s}
-    shares = [m.cells_per_s / rates[m.repeat] for m in found[condition] if m.cells_per_s and m.repeat in rates]
+    rates = {m.repeat: m.cells_per_s for m in measured.get(warm, ()) if m.cells_per_s}
+    shares = [m.cells_per_s / rates[m.repeat] for m in measured[condition] if m.cells_per_s and m.repeat in rates]
     return float(np.median(shares)) if shares else np.nan
 
 
 def measured_on(dataset: str, measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Those of one data set: a grid's file has a machine's measurements of all of them."""
+    """The measurements of one data set. A grid's file holds those of all data sets."""
     return [m for m in measurements if m.condition.dataset == dataset]
 
 
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
-    """Epochs after which a conversion has cost less than going without it; inf: never; nan: nothing converted, or
-    nothing measured to go without it.
+    """For each row, the number of epochs after which the time saved exceeds the time of the conversion.
 
-    Against the fastest loader of the same order, output and cache that reads the files as they are, whatever its
-    settings; the oracle, which holds all cells in memory, is left out.
+    inf: never. nan: nothing was converted, or no loader without conversion was measured.
+
+    The comparison is with the fastest loader of the same order, output and cache that reads the original files, at any
+    setting. Loaders that hold all cells in memory are excluded.
     """
     rivals = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED and not loaders.holds_all(name)}
     unconverted = frame[frame["loader"].isin(rivals)]
     fastest = unconverted.groupby(["output", "order", "cache"])["cells_per_s"].max()
-    found = []
+    epochs = []
     for row in frame.to_dict("records"):
         rival = fastest.get((row["output"], row["order"], row["cache"]), np.nan)
-        saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds an epoch
-        found.append(row["convert_s"] * np.inf if saved <= 0 else row["convert_s"] / saved)
-    return found
+        saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds per epoch
+        epochs.append(row["convert_s"] * np.inf if saved <= 0 else row["convert_s"] / saved)
+    return epochs
 
 
 def _row(
@@ -192,20 +198,23 @@ def _under_ceiling(rows: Sequence[Measurement], ceilings: Sequence[Ceiling]) -> 
     roofs = [(m, roof(m, c)) for m in rows if m.status == "ok" and (c := ceiling_of(m, ceilings))]
     return {
         "disk_bytes_per_cell": _median(m.disk_read_bytes / m.rows for m in rows if m.disk_read_bytes is not None),
-        "ceiling_cells_per_s": _median(over.cells_per_s for _, over in roofs),
+        "ceiling_cells_per_s": _median(limit.cells_per_s for _, limit in roofs),
         "binds": roofs[-1][1].binds if roofs else None,
-        "share_of_ceiling": _median(m.cells_per_s / over.cells_per_s for m, over in roofs),
+        "share_of_ceiling": _median(m.cells_per_s / limit.cells_per_s for m, limit in roofs),
     }
 
 
 def _median(values: Iterable[float]) -> float:
-    found = list(values)
-    return float(np.median(found)) if found else np.nan
+    values = list(values)
+    return float(np.median(values)) if values else np.nan
 
 
 def interval(rates: np.ndarray) -> tuple[float, float]:
-    """A 95 % bootstrap interval of the median over processes; nan for fewer than two."""
+    """The 95 % bootstrap interval (percentile method) of the median over repeats; nan for fewer than two.
+
+    Each repeat is a process of its own. The seed is fixed.
+    """
     if len(rates) < 2:
         return np.nan, np.nan
-    found = bootstrap((rates,), np.median, method="percentile", rng=np.random.default_rng(0)).confidence_interval
-    return float(found.low), float(found.high)
+    bounds = bootstrap((rates,), np.median, method="percentile", rng=np.random.default_rng(0)).confidence_interval
+    return float(bounds.low), float(bounds.high)

@@ -1,4 +1,4 @@
-"""The table of a grid as text: for a terminal, a README, a page, and as CSV, there and back."""
+"""The table of a grid as text for a terminal, as markdown, and as CSV, which can be read back."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,19 +8,21 @@ import pandas as pd
 
 from analysis.tables import doubts
 
-SEPARATOR = " | "  # of several texts in one field of CSV
+SEPARATOR = " | "  # between several texts in one CSV field
 
 
 def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
-    """The table as text, the fastest first; what conversions cost, and the shares of the ceiling and of a warm cache's
-    speed, only where there are any."""
+    """The rows as text by column name, in the order of `by_speed`.
+
+    The columns on conversion, ceiling, consumer and warm cache are present only if some row has a value for them.
+    """
     shown = {name: frame[name].notna().any() for name in ("convert_s", "times_warm", "share_of_ceiling")}
     shown["consumer_ms"] = frame["consumer_ms"].any()
     return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
 
 
 def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str]:
-    """A row as text, for the terminal and for markdown; "–" where nothing was measured."""
+    """One row as text; "–" where nothing was measured. shown: whether each optional column is present."""
 
     def number(value: object, text: str) -> str:
         return "–" if value is None or pd.isna(value) else text.format(value)
@@ -76,7 +78,7 @@ def _ceiling(row: Mapping[str, object]) -> str:
 
 
 def footnotes(frame: pd.DataFrame) -> list[str]:
-    """What the marks of the table mean, and why rows that are not ok are not."""
+    """The meaning of the marks in the table, and the reasons of the rows whose status is not "ok"."""
     notes = []
     for row in frame.to_dict("records"):
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"]]
@@ -92,23 +94,23 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """The table and its footnotes, for a README."""
+    """The table and its footnotes as markdown."""
     body = lines(frame)
     head = list(body[0])
     numeric = head[3:]
     rule = ["---:" if name in numeric else "---" for name in head]
     text = [head, rule, *([line[name] for name in head] for line in body)]
-    drawn = "\n".join("| " + " | ".join(line) + " |" for line in text)
-    return "\n\n".join([drawn, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
+    rendered = "\n".join("| " + " | ".join(line) + " |" for line in text)
+    return "\n\n".join([rendered, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
 
 
 def by_speed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Outputs apart, random before stream, the fastest first."""
+    """The rows sorted by output, then by order (random before stream), then by throughput, the fastest first."""
     return frame.sort_values(["output", "order", "cells_per_s"], ascending=[True, True, False], ignore_index=True)
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """The table's numbers, a line a condition, named by its key too."""
+    """The table as CSV, one line for each condition, with the condition's key as a column."""
     flat = by_speed(frame).assign(
         key=lambda f: [c.key for c in f["condition"]],
         condition=lambda f: [str(c) for c in f["condition"]],
@@ -120,7 +122,7 @@ def csv(frame: pd.DataFrame) -> str:
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """The table that `csv` wrote; a condition is its text."""
+    """Reads a table that `csv` wrote. The column "condition" holds text, not `Condition` objects."""
     frame = pd.read_csv(path, converters=dict.fromkeys(("marks", "doubts"), _split))
     return frame.assign(other=frame["other"].fillna(""))
 

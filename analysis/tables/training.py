@@ -1,4 +1,4 @@
-"""Scores and losses of the models that were trained in each order of the cells."""
+"""Table of the scores and losses of the models trained on each order of the cells."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,30 +9,33 @@ import pandas as pd
 from analysis.tables.summary import interval
 from harness.records.training import ARMS, Run, curve_of
 
-SMOOTH = 25  # minibatches of the running median
-AROUND = 10  # minibatches before and after a boundary of plates that are compared
+SMOOTH = 25  # minibatches in the window of the running median
+AROUND = 10  # minibatches compared before and after a plate boundary
 TESTS = {"iid": "cells held out of the plates trained on", "plate": "the last plate"}
 
 Curve = Mapping[str, np.ndarray]
 
 
 def table(runs: Sequence[Run], folder: Path) -> pd.DataFrame:
-    """A row a head, order and test set.
+    """One row for each order ("arm"), head and test set.
 
-    macro_f1 and accuracy: medians over seeds; low, high: the 95 % bootstrap interval of macro_f1; least, most: of it.
-    jump_nats: the loss of the 10 minibatches after a place where the stream goes from one plate to the next, less that
-    of the 10 before, the mean over such places and the median over seeds; wobble_nats: how far the loss is from its
-    running median over 25 minibatches, on average. dirty: some run is of uncommitted code.
+    macro_f1 and accuracy: medians over seeds. low, high: 95 % bootstrap interval of macro_f1. least, most: minimum and
+    maximum of macro_f1 over seeds. jump_nats: mean loss of the 10 minibatches after a plate boundary of the stream
+    minus that of the 10 before it; mean over boundaries, median over seeds. wobble_nats: mean absolute difference
+    between the loss and its running median over 25 minibatches; median over seeds. seconds: median over seeds.
+    dirty: whether some run used uncommitted code.
+
+    folder: the machine's folder, with the recorded loss curves.
     """
-    places = boundaries(runs, folder)
+    plate_starts = boundaries(runs, folder)
     rows = []
     for arm in ARMS:
-        mine = [run for run in runs if run.arm == arm]
-        curves = [curve_of(folder, run) for run in mine]
-        for head in mine[0].scores if mine else ():
+        of_arm = [run for run in runs if run.arm == arm]
+        curves = [curve_of(folder, run) for run in of_arm]
+        for head in of_arm[0].scores if of_arm else ():
             losses = [loss_of(curve, head) for curve in curves]
             for test in TESTS:
-                f1 = np.array([run.scores[head][test]["macro_f1"] for run in mine])
+                f1 = np.array([run.scores[head][test]["macro_f1"] for run in of_arm])
                 low, high = interval(f1)
                 rows.append(
                     {
@@ -41,24 +44,24 @@ def table(runs: Sequence[Run], folder: Path) -> pd.DataFrame:
                         "kind": head.split(" ", 1)[0],
                         "task": head.split(" ", 1)[1],
                         "test": test,
-                        "seeds": len(mine),
+                        "seeds": len(of_arm),
                         "macro_f1": np.median(f1),
                         "low": low,
                         "high": high,
                         "least": f1.min(),
                         "most": f1.max(),
-                        "accuracy": np.median([run.scores[head][test]["accuracy"] for run in mine]),
-                        "jump_nats": np.median([jump(loss, places) for loss in losses]),
+                        "accuracy": np.median([run.scores[head][test]["accuracy"] for run in of_arm]),
+                        "jump_nats": np.median([jump(loss, plate_starts) for loss in losses]),
                         "wobble_nats": np.median([np.abs(loss - smooth(loss)).mean() for loss in losses]),
-                        "seconds": np.median([run.seconds for run in mine]),
-                        "dirty": any(run.provenance.get("git_dirty") for run in mine),
+                        "seconds": np.median([run.seconds for run in of_arm]),
+                        "dirty": any(run.provenance.get("git_dirty") for run in of_arm),
                     }
                 )
     return pd.DataFrame(rows)
 
 
 def boundaries(runs: Sequence[Run], folder: Path) -> np.ndarray:
-    """The minibatches with which the stream begins another plate; (0,) where no stream was trained on."""
+    """Indices of the minibatches at which the stream starts a new plate; empty if no run has the arm "stream"."""
     for run in runs:
         if run.arm == "stream":
             return np.flatnonzero(np.diff(curve_of(folder, run)["plates"])) + 1
@@ -66,24 +69,27 @@ def boundaries(runs: Sequence[Run], folder: Path) -> np.ndarray:
 
 
 def loss_of(curve: Curve, head: str) -> np.ndarray:
-    """(minibatches,), nats."""
+    """The loss of one head, in nats: shape (minibatches,)."""
     return curve["losses"][:, list(curve["heads"]).index(head)]
 
 
-def jump(loss: np.ndarray, places: np.ndarray) -> float:
-    """See `jump_nats`; nan where there is no place far enough from both ends."""
-    inside = [place for place in places if AROUND <= place <= len(loss) - AROUND]
-    jumps = [loss[place : place + AROUND].mean() - loss[place - AROUND : place].mean() for place in inside]
+def jump(loss: np.ndarray, plate_starts: np.ndarray) -> float:
+    """Mean increase of the loss at a plate boundary (`jump_nats` of `table`), over the 10 minibatches on each side.
+
+    nan if no boundary has 10 minibatches on both sides.
+    """
+    inside = [start for start in plate_starts if AROUND <= start <= len(loss) - AROUND]
+    jumps = [loss[start : start + AROUND].mean() - loss[start - AROUND : start].mean() for start in inside]
     return float(np.mean(jumps)) if jumps else np.nan
 
 
 def smooth(loss: np.ndarray) -> np.ndarray:
-    """The running median, (minibatches,); of what there is near the ends."""
+    """The running median, shape (minibatches,). Near the ends the window is shorter."""
     return pd.Series(loss).rolling(SMOOTH, center=True, min_periods=1).median().to_numpy()
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """Macro-F1 by order and head on both test sets, and the drug loss's jumps, for a README."""
+    """Markdown tables of macro-F1 by order and head on both test sets, and of the jumps of each head's loss."""
     heads = list(dict.fromkeys(frame["head"]))
     text = []
     for test, name in TESTS.items():
@@ -101,5 +107,5 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def _score(row: object) -> str:
-    """The median, and least and most over seeds."""
+    """The median of macro-F1, with its minimum and maximum if there are several seeds."""
     return f"{row.macro_f1:.3f}" + (f" ({row.least:.3f} to {row.most:.3f})" if row.seeds > 1 else "")

@@ -14,14 +14,14 @@ from harness.records import jsonl
 from harness.run.stores import store_path
 
 NO_LABELS = (
-    "It has no label column, so that the diversity of minibatches was not judged: these are the fastest settings. "
-    "Blocks of neighbouring cells make a minibatch uneven where the files are sorted; --labels names the columns of "
-    "obs to judge by."
+    "It has no label column, so the diversity of minibatches was not judged; these are the fastest settings. In "
+    "sorted files, blocks of neighbouring cells make minibatches less diverse; --labels names the columns of obs by "
+    "which to judge."
 )
 
 
 def advise(options: argparse.Namespace) -> None:
-    """Measures what is missing, and prints the settings that are diverse enough, the fastest first, with code."""
+    """Makes the missing measurements; prints the settings that are diverse enough, the fastest first, with code."""
     import pandas as pd
 
     from analysis import advise
@@ -51,11 +51,11 @@ def advise(options: argparse.Namespace) -> None:
         if column in advise.EXPLAINED:
             out.print(f"{column}: {advise.EXPLAINED[column]}", highlight=False, markup=False)
     if "short_bits" in chosen:
-        out.print(f"At most {options.within:g} bits short of random for every label: --within", highlight=False)
+        out.print(f"At most {options.within:g} bits short of random for every label (--within)", highlight=False)
     else:
         out.print(f"{dataset.name}: {NO_LABELS}", highlight=False, markup=False)
     fastest = chosen.loc[chosen["cells_per_s"].idxmax(), "condition"]
-    out.print(f"\nThe fastest of them, {fastest}:\n", style="bold", highlight=False, markup=False)
+    out.print(f"\nThe fastest, {fastest}:\n", style="bold", highlight=False, markup=False)
     program = advise.code(fastest, dataset, options.dataset, store_path(dataset, fastest.loader))
     out.print(program, highlight=False, markup=False, soft_wrap=True)
 
@@ -64,11 +64,11 @@ def tables(dataset: Dataset, options: argparse.Namespace) -> list:
     """The tables of all grids in which this data set was measured."""
     from analysis.tables import summary
 
-    found = []
+    frames = []
     for name in grid_names():
         measured = summary.measured_on(dataset.name, jsonl.read(options.results / f"{name}.jsonl"))
         if measured:
             grid = expand(name, dataset.name)
             if any(summary.rows_of(grid, dataset, measured).values()):
-                found.append(summary.table(grid, dataset, measured, [], [], options.results))
-    return found
+                frames.append(summary.table(grid, dataset, measured, [], [], options.results))
+    return frames

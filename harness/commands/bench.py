@@ -1,4 +1,4 @@
-"""`bench`: data, stores, the measurements that are missing, table, figures."""
+"""`bench`: prepares data and stores, makes the missing measurements, and writes tables and figures."""
 
 import argparse
 from dataclasses import replace
@@ -22,23 +22,23 @@ from harness.run import runner
 
 
 def bench(options: argparse.Namespace) -> None:
-    """Measures what is missing in the grids, and publishes all of them."""
+    """Makes the missing measurements of the grids, and publishes all of them."""
     if not 0 <= options.consumer_ms < float("inf"):
-        raise UserError(f"--consumer-ms is {options.consumer_ms}; it is milliseconds a batch, from 0 up.")
+        raise UserError(f"--consumer-ms is {options.consumer_ms}; it is the milliseconds per batch, at least 0.")
     if options.repeat < 1:
         raise UserError(f"--repeat is {options.repeat}; it counts processes per condition, so at least 1.")
     for name in options.loaders or ():
         if name not in loaders.NAMES:
             raise unknown("loader", name, loaders.NAMES)
     names = options.grid or catalogue.grids(options.dataset)
-    # What cannot be is found out before a data set is made.
-    measured = {condition.loader for name in names for condition in expand(name, "any").conditions}
-    if options.loaders and not measured & set(options.loaders):
+    # Checked before a data set is generated.
+    in_grids = {condition.loader for name in names for condition in expand(name, "any").conditions}
+    if options.loaders and not in_grids & set(options.loaders):
         raise UserError(f"No condition of {', '.join(names)} is of {', '.join(options.loaders)}.")
     out = console()
     folder = options.results
     written: list[Path] = []
-    # A grid that compares data sets names them; any other runs on the one that was asked for.
+    # A grid that compares data sets names them; other grids run on the one of the command line.
     specs = {name: datasets(name) or (options.dataset,) for name in names}
     loaded = {spec: load(spec, options.labels, out) for spec in dict.fromkeys(chain.from_iterable(specs.values()))}
     with lock(folder):
@@ -52,7 +52,7 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
-    """The grid with this consumer in every condition, under a name of its own; itself for 0."""
+    """The grid with this consumer in every condition, and with its own name; `grid` itself for 0."""
     if not consumer_ms:
         return grid
     conditions = tuple(replace(condition, consumer_ms=consumer_ms) for condition in grid.conditions)
@@ -60,23 +60,23 @@ def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
 
 
 def measure(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> None:
-    """Makes the measurements that are missing, and the stores that they need."""
+    """Makes the missing measurements, and the stores that they need."""
     path = folder / f"{grid.name}.jsonl"
     done = jsonl.read(path)
     tasks = runner.missing(grid, dataset, done, options.repeat, options.retry)
     if options.loaders:
         tasks = [task for task in tasks if task.condition.loader in options.loaders]
-    others = {cpu for m in done if (cpu := m.provenance.get("cpu"))} - {host.cpu_name()}
-    if tasks and others:
+    other_cpus = {cpu for m in done if (cpu := m.provenance.get("cpu"))} - {host.cpu_name()}
+    if tasks and other_cpus:
         raise UserError(
-            f"{path} was measured on {', '.join(sorted(others))}, and this is {host.cpu_name()}: a median of both "
-            "would be of neither. Name another folder with --results (make: RESULTS=)."
+            f"{path} was measured on {', '.join(sorted(other_cpus))}, and this is {host.cpu_name()}: a median would "
+            "mix both. Name another folder with --results (make: RESULTS=)."
         )
     out.print(f"{grid.name} on {dataset.name}: {grid.title}", style="bold", highlight=False)
     timing = grid.timing
     out.print(
-        f"{len(tasks)} measurements to make, each {timing.warmup_s:g} s of warm-up and {timing.measure_s:g} s or more "
-        "of window in a fresh process; those that are there already are not repeated.",
+        f"{len(tasks)} measurements to make, each with {timing.warmup_s:g} s of warm-up and a window of at least "
+        f"{timing.measure_s:g} s, in a fresh process; existing measurements are not repeated.",
         highlight=False,
     )
     storeless = prepare_stores(dataset, {task.condition.loader for task in tasks}, folder, out)

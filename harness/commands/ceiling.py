@@ -1,4 +1,4 @@
-"""`ceiling`: the rates that the disk, decoding and copying allow without a loader."""
+"""`ceiling`: measures the rates of the disk, of decoding and of copying without a loader."""
 
 import argparse
 
@@ -8,12 +8,12 @@ from harness.commands.display import console
 from harness.errors import UserError, unknown
 from harness.machine.lock import lock
 from harness.records import ceiling, jsonl
-from harness.run.ceiling import described, have_ceilings, measure
+from harness.run.ceiling import describe, measure, with_ceilings
 
 
 def measure_ceilings(options: argparse.Namespace) -> None:
     """Measures, records and prints the ceilings of stores."""
-    known = have_ceilings(loaders.NAMES)
+    known = with_ceilings(loaders.NAMES)
     chosen = options.loaders or known
     for name in chosen:
         if name not in known:
@@ -29,5 +29,5 @@ def measure_ceilings(options: argparse.Namespace) -> None:
                 records = measure(dataset, name, lambda phase, name=name: status.update(f"{name}: {phase}"))
             for record in records:
                 jsonl.append(path, record)
-            out.print(*described(records), sep="\n", highlight=False)
+            out.print(*describe(records), sep="\n", highlight=False)
     print_written([path], out)

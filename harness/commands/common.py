@@ -1,4 +1,4 @@
-"""What several commands share: the default data set, the results folder, loading a data set, making stores."""
+"""Shared by several commands: the default data set, the results folder, loading a data set, making stores."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,12 +21,12 @@ TEXTS = ("loader", "order", "output", "settings")
 
 
 def load(spec: str, labels: Sequence[str] | None, out: Console) -> Dataset:
-    """The data set, generated if it is not there yet; prints a line that describes it."""
+    """The data set, generated if it does not exist; prints a line that describes it."""
     with bar(f"making {spec}", "cells", out) as progress:
         dataset = catalogue.load(spec, labels, progress)
     out.print(
         f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
-        f"values a cell, {len(dataset.paths)} file(s), {dataset.size_bytes / 1e6:,.0f} MB, "
+        f"values per cell, {len(dataset.paths)} file(s), {dataset.size_bytes / 1e6:,.0f} MB, "
         f"labels: {', '.join(dataset.label_names) or 'none'}",
         highlight=False,
     )
@@ -34,7 +34,7 @@ def load(spec: str, labels: Sequence[str] | None, out: Console) -> Dataset:
 
 
 def prepare_stores(dataset: Dataset, names: Iterable[str], folder: Path, out: Console) -> dict[str, str]:
-    """Makes the stores that are missing, and records each; returns the loaders that have none, with the reason."""
+    """Makes the missing stores and records each; returns the loaders whose store failed, with the reasons."""
     storeless = {}
     for name in sorted(names):
         if loaders.unavailable(name):
@@ -67,6 +67,6 @@ def print_written(paths: Iterable[Path], out: Console) -> None:
 
 
 def to_read(folder: Path) -> list[Path]:
-    """The folder; or the committed ones in place of this machine's own, if it has none yet."""
+    """The results folders to read: `folder`, or the committed ones if `folder` is this machine's and does not exist."""
     committed = sorted(RESULTS.glob("reference-*")) if folder == RESULTS / host.machine() else []
     return committed if committed and not folder.is_dir() else [jsonl.existing(folder)]

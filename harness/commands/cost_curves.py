@@ -1,4 +1,4 @@
-"""`cost-curves`: the cost of a cell by how many are handled at once, measured anew and drawn."""
+"""`cost-curves`: measures and draws the cost of a cell by the number of cells handled at once."""
 
 import argparse
 from pathlib import Path

@@ -16,25 +16,25 @@ from rich.progress import (
 from harness.condition import Condition, Timing
 from harness.records.measurement import Measurement
 
-PLAIN_EVERY_S = 30.0  # a sign of life where there is no terminal
+PLAIN_EVERY_S = 30.0  # between lines of progress without a terminal
 PLAIN_WIDTH = 200
 
 
 def console() -> Console:
-    """Standard output; wide where it is not a terminal, so that a table in a log keeps its lines."""
+    """Standard output. Without a terminal it is wide, so that the rows of a table in a log are not wrapped."""
     plain = Console()
     return plain if plain.is_terminal else Console(width=PLAIN_WIDTH)
 
 
 @contextmanager
 def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]]:
-    """A bar with its rate and the time left; yields a function of (units done, units in all, what else to say)."""
-    start = said = time.monotonic()
+    """A progress bar with the rate and the time left; yields a function of (units done, units in total, more text)."""
+    start = last_printed = time.monotonic()
     before = None
 
-    def told(done: int, total: int, more: str) -> str:
+    def describe(done: int, total: int, more: str) -> str:
         nonlocal before
-        if before is None:  # what an earlier run had done is no work of this one's, and no part of its rate
+        if before is None:  # units done by an earlier run do not count towards the rate
             before = done
         rate = (done - before) / max(time.monotonic() - start, 1e-9)
         text = f"{done:,} of {total:,} {unit}"
@@ -43,10 +43,10 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]
         return f"{text}, {more}" if more else text
 
     def plain(done: int, total: int, more: str = "") -> None:
-        nonlocal said
-        text = told(done, total, more)
-        if time.monotonic() - said >= PLAIN_EVERY_S / 3:
-            said = time.monotonic()
+        nonlocal last_printed
+        text = describe(done, total, more)
+        if time.monotonic() - last_printed >= PLAIN_EVERY_S / 3:
+            last_printed = time.monotonic()
             console.print(f"{title}: {text}", markup=False, highlight=False)
 
     if not console.is_terminal:
@@ -55,24 +55,24 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]
     with Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[text]}"),
         console=console,
         transient=True,
     ) as live:
-        task = live.add_task(title, total=None, told="")
+        task = live.add_task(title, total=None, text="")
 
-        def drawn(done: int, total: int, more: str = "") -> None:
-            live.update(task, completed=done, total=total, told=told(done, total, more))
+        def update(done: int, total: int, more: str = "") -> None:
+            live.update(task, completed=done, total=total, text=describe(done, total, more))
 
-        yield drawn
+        yield update
 
 
 class Display:
-    """What `bench` shows while it runs: the condition, its phase, the rate so far, what is left."""
+    """The progress of `bench`: the condition, its phase, the rate so far, the time left."""
 
     def __init__(self, tasks: int, console: Console) -> None:
         self.console, self.tasks, self.done = console, tasks, 0
-        self.started = self.said = time.monotonic()
+        self.started = self.last_printed = time.monotonic()
         self.progress = Progress(
             TextColumn("[bold]{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(),
             TimeElapsedColumn(), TextColumn("left"), TextColumn("{task.fields[left]}"),
@@ -100,13 +100,13 @@ class Display:
         if rows and seconds > 0:
             text += f", {rows / seconds:,.0f} cells/s so far"
         self.progress.update(self.bar, now=text, left=self.left())
-        if not self.console.is_terminal and time.monotonic() - self.said > PLAIN_EVERY_S:
-            self.said = time.monotonic()
+        if not self.console.is_terminal and time.monotonic() - self.last_printed > PLAIN_EVERY_S:
+            self.last_printed = time.monotonic()
             self.console.print(f"       {text}", markup=False, highlight=False)
 
     def end(self, measurement: Measurement) -> None:
         self.done += 1
-        self.said = time.monotonic()
+        self.last_printed = time.monotonic()
         rate = measurement.cells_per_s
         outcome = f"{rate:>9,.0f} cells/s" if rate else f"{measurement.status}: {measurement.reason}"
         repeat = f" repeat {self.repeat + 1}" if self.repeat else ""
@@ -118,7 +118,7 @@ class Display:
         )  # fmt: skip
 
     def left(self) -> str:
-        """Time left, from what the tasks so far took."""
+        """Time left, estimated from the completed tasks."""
         if not self.done:
             return "?"
         seconds = (time.monotonic() - self.started) / self.done * (self.tasks - self.done)

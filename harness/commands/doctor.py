@@ -1,4 +1,4 @@
-"""`doctor`: which loaders import here, and what this machine allows."""
+"""`doctor`: reports which loaders can be imported, and what this machine supports."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ IMPORT_TIMEOUT_S = 300
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Prints what `examine` finds; 1 where a loader that is installed does not import."""
+    """Prints the result of `examine`. Returns 1 if a loader is installed but cannot be imported."""
     findings = examine()
     if options.json:
         print(json.dumps(findings, indent=2))
@@ -42,11 +42,11 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def examine() -> dict[str, Any]:
-    """Machine, page cache, memory limit, decoders and loaders, as JSON holds them.
+    """Machine, page cache, memory limit, decoders and loaders, as values that JSON can hold.
 
     A loader's `status` is "available", "not installed" or "broken"; each is imported in a process of its own.
     """
-    with ThreadPoolExecutor(host.available_cores()) as pool:  # each waits for a process that imports
+    with ThreadPoolExecutor(host.available_cores()) as pool:  # the threads wait for processes
         examined = list(pool.map(examine_loader, loaders.NAMES))
     return {
         "machine": host.facts(),
@@ -58,7 +58,7 @@ def examine() -> dict[str, Any]:
 
 
 def decoders() -> dict[str, str]:
-    """By codec, what decodes it in our own loader: the compiled loop, or why it is slower on this machine."""
+    """Codec: what decodes it in our own loader, the compiled loop or the reason why it is slower on this machine."""
     from loadstone.codecs import registry  # brings numba
 
     return registry.decoders()
@@ -66,29 +66,29 @@ def decoders() -> dict[str, str]:
 
 def examine_loader(name: str) -> dict[str, str | None]:
     adapter = loaders.get(name)
-    own = interpreter.own(name)
-    found = {"name": name, "store": adapter.store, "environment": str(own) if own else None, "version": None}
-    found |= {"status": "available", "reason": None}
+    environment = interpreter.own(name)
+    row = {"name": name, "store": adapter.store, "environment": environment and str(environment), "version": None}
+    row |= {"status": "available", "reason": None}
     if reason := loaders.unavailable(name):
-        return found | {"status": "not installed", "reason": reason}
-    found["version"] = version(name, adapter.imports)
+        return row | {"status": "not installed", "reason": reason}
+    row["version"] = version(name, adapter.imports)
     code = "".join(f"import {module}\n" for module in adapter.imports)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [interpreter.interpreter(name), "-W", "ignore", "-c", code],
             capture_output=True,
             text=True,
             timeout=IMPORT_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        return found | {"status": "broken", "reason": f"importing it took more than {IMPORT_TIMEOUT_S} s"}
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return found | {"status": "broken", "reason": lines[-1] if lines else f"exit code {done.returncode}"}
-    return found
+        return row | {"status": "broken", "reason": f"the import took more than {IMPORT_TIMEOUT_S} s"}
+    if process.returncode:
+        lines = [line for line in process.stderr.splitlines() if line.strip()]
+        return row | {"status": "broken", "reason": lines[-1] if lines else f"exit code {process.returncode}"}
+    return row
 
 
 def version(name: str, modules: tuple[str, ...]) -> str:
-    """The version of the package that provides the loader's first module; this project's where it needs none."""
+    """The version of the package that provides the loader's first module; of this project if it needs no module."""
     environment = interpreter.environment(name, modules)
     return environment.packages[environment.owners[modules[0]][0] if modules else "loadstone"]

@@ -1,4 +1,4 @@
-"""`figures`: tables and figures drawn again from the records, with nothing measured."""
+"""`figures`: writes tables and figures from the records, without measuring."""
 
 import argparse
 from pathlib import Path
@@ -16,14 +16,14 @@ from harness.records import cost, jsonl, training
 
 
 def figures(options: argparse.Namespace) -> None:
-    """Draws every grid in a results folder again, and judges the papers' claims by its records.
+    """Draws every grid in a results folder, and compares the papers' claims with its records.
 
     For a folder of this checkout it also writes docs/results.md, whose tables come from the committed records.
     """
     from analysis import results
 
     folders = to_read(options.results)
-    # Some committed records are of large data sets, which would have to be made first.
+    # Some committed records are of large data sets, which would have to be generated first.
     only = options.datasets or (None if folders == [options.results] else [DEFAULT_DATASET])
     for folder in folders:
         draw(folder, only)
@@ -32,7 +32,7 @@ def figures(options: argparse.Namespace) -> None:
 
 
 def draw(folder: Path, only: list[str] | None) -> None:
-    """only: the data sets whose grids are drawn; None: all."""
+    """Draws the grids of the data sets `only`, or of all data sets if that is None."""
     from analysis.tables import claims
 
     out = console()
@@ -46,18 +46,18 @@ def draw(folder: Path, only: list[str] | None) -> None:
         for spec in specs:
             loaded[spec] = loaded.get(spec) or load(spec, None, out)
             if not any(m.provenance.get("dataset_fingerprint") == loaded[spec].fingerprint for m in measured):
-                raise UserError(f"The records of {name} are of other files than {spec} is made of on this machine.")
+                raise UserError(f"The records of {name} are not of the files of {spec} on this machine.")
         for group in [specs] if datasets(name) else [[spec] for spec in specs]:
             grids = [expand(name, spec) for spec in group]
             written += publish(grids, [loaded[spec] for spec in group], folder, out)
-    for file, kind, publish_those in (
+    for file, kind, publish_kind in (
         (training.FILE, training.Run, train.publish),
         (cost.FILE, cost.Cost, cost_curves.publish),
     ):
         for spec in dict.fromkeys(record.dataset for record in jsonl.read(folder / file, kind)):
             if spec in catalogue.entries() and spec in (only or [spec]):
                 loaded[spec] = loaded.get(spec) or load(spec, None, out)
-                written += publish_those(loaded[spec], folder)
+                written += publish_kind(loaded[spec], folder)
     if not written:
         raise UserError(f"{folder} holds no records of a data set of datasets.toml.")
     print_written([*written, *claims.write(folder)], out)

@@ -1,4 +1,4 @@
-"""`prepare`: the data set and every installed loader's store, with nothing measured."""
+"""`prepare`: makes the data set and the store of every installed loader, without measuring."""
 
 import argparse
 
@@ -10,7 +10,7 @@ from harness.machine.lock import lock
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Generates the data set, or downloads what is published and not there; then converts it for every loader."""
+    """Generates the data set, or downloads the files that are missing; then converts it for every loader."""
     out = console()
     if options.project:
         from harness.data import download

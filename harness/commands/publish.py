@@ -1,4 +1,4 @@
-"""The table and the figures of a grid, from its records."""
+"""Writes the tables and figures of a grid from its records."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from harness.records.conversion import Conversion
 
 
 def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: Console) -> list[Path]:
-    """Prints the tables, and writes them and the figures; returns the files written, and that of the records.
+    """Prints the tables; writes tables and figures. Returns the files written, and the file of the records.
 
-    grids: one grid, over each of the data sets.
+    grids: the same grid over each of the data sets.
     """
-    # They take a second to import, and a mistake on the command line is to be reported at once.
+    # They take a second to import; a mistake on the command line is reported before.
     from analysis.diversity import mixing
     from analysis.figures import kinds, scaling, style
     from analysis.tables import summary, text

@@ -1,4 +1,4 @@
-"""`report`: one HTML page of all that lies in a results folder."""
+"""`report`: writes an HTML page with the content of a results folder."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from harness.commands.display import console
 
 
 def report(options: argparse.Namespace) -> None:
-    """Writes report.html into the folder, or into each committed one where this machine has none."""
+    """Writes report.html into the folder, or into each committed folder if this machine has none."""
     from analysis.report import write
 
     print_written([write(folder) for folder in to_read(options.results)], console())

@@ -1,4 +1,4 @@
-"""`status`: what a results folder holds, and what is doubtful in it."""
+"""`status`: summarises a results folder, and lists doubtful measurements."""
 
 import argparse
 from collections.abc import Hashable
@@ -9,11 +9,11 @@ from harness.records import jsonl
 from harness.records.measurement import STATUSES, Measurement
 from harness.records.validate import KINDS
 
-NAMED = 3  # conditions that are named with a doubt; the rest are counted
+NAMED = 3  # conditions listed for each doubt; the rest are counted
 
 
 def status(options: argparse.Namespace) -> None:
-    """Prints, for each file of measurements, its rows by outcome and every doubt about them, the commonest first."""
+    """Prints, for each file of measurements, its rows by outcome and all doubts about them, the most frequent first."""
     from analysis.tables import doubts
 
     jsonl.existing(options.folder)
@@ -34,7 +34,7 @@ def status(options: argparse.Namespace) -> None:
             reasons = [f"{m.status}: {m.reason}" for m in group if m.status != "ok"]
             for doubt in {*reasons, *(d for m in group for d in doubts.of_row(m)), *doubts.of_repeats(group)}:
                 conditions.setdefault(doubt, []).append(f"{condition.dataset} {condition}")
-        for doubt, those in sorted(conditions.items(), key=lambda item: -len(item[1])):
-            more = f"; and {len(those) - NAMED} more" if len(those) > NAMED else ""
-            text = f"  {len(those)} x {doubt}\n      {'; '.join(those[:NAMED])}{more}"
+        for doubt, affected in sorted(conditions.items(), key=lambda item: -len(item[1])):
+            more = f"; and {len(affected) - NAMED} more" if len(affected) > NAMED else ""
+            text = f"  {len(affected)} x {doubt}\n      {'; '.join(affected[:NAMED])}{more}"
             out.print(text, highlight=False, markup=False, soft_wrap=True)

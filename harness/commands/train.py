@@ -1,4 +1,4 @@
-"""`train`: the same models trained in every order of the cells, and compared."""
+"""`train`: trains the same models on different orders of the cells, and compares them."""
 
 import argparse
 from collections.abc import Sequence
@@ -40,22 +40,22 @@ def train(options: argparse.Namespace) -> None:
     genes = dataset.n_genes if options.genes == ALL else min(int(options.genes), dataset.n_genes)
     path = options.results / FILE
     with lock(options.results):
-        had = {run.key for run in jsonl.read(path, Run)}
-        wanted = [
+        completed = {run.key for run in jsonl.read(path, Run)}
+        missing = [
             (seed, arm)
             for seed, arm in product(range(options.seeds), arms)
-            if training.key_of(dataset, arm, seed, genes) not in had
+            if training.key_of(dataset, arm, seed, genes) not in completed
         ]
         out.print(
-            f"{dataset.name}, {', '.join(tasks)}: {len(wanted)} runs to make, each an epoch of a linear classifier and "
-            f"a perceptron a task on {genes:,} genes; those that are there already are not repeated.",
+            f"{dataset.name}, {', '.join(tasks)}: {len(missing)} runs to make, each one epoch of a linear classifier "
+            f"and a perceptron per task on {genes:,} genes; existing runs are not repeated.",
             highlight=False,
         )
-        if wanted:
+        if missing:
             cells = training.Cells(dataset, tasks)
             chosen = cells.most_counted(genes)
-        for number, (seed, arm) in enumerate(wanted, start=1):
-            title = f"[{number}/{len(wanted)}] {arm}, seed {seed}"
+        for number, (seed, arm) in enumerate(missing, start=1):
+            title = f"[{number}/{len(missing)}] {arm}, seed {seed}"
             with bar(title, "minibatches", out) as progress:
                 values = training.train(cells, chosen, arm, seed, options.results, progress)
             run = Run(dataset=dataset.name, arm=arm, seed=seed, provenance=provenance("native", dataset), **values)
@@ -66,26 +66,26 @@ def train(options: argparse.Namespace) -> None:
 
 
 def needs() -> str | None:
-    """Why nothing can be trained here; None where it can."""
+    """Why training cannot run in this environment; None if it can."""
     missing = [module for module in ("torch", "sklearn") if find_spec(module) is None]
     return f"Training needs {' and '.join(missing)}: EXTRAS=train make setup" if missing else None
 
 
 def tasks_of(dataset: Dataset, known: Sequence[str]) -> tuple[str, ...]:
-    """Those of the known tasks that the cells have labels of; UserError where nothing can be learnt of them."""
+    """The known tasks that are columns of obs. UserError if there is none, or no column plate."""
     with h5py.File(dataset.paths[0]) as file:
         columns = set(file["obs"])
     tasks = tuple(task for task in known if task in columns)
     if "plate" not in columns or not tasks:
         raise UserError(
-            f"{dataset.name} cannot be trained on: it needs a column plate in obs, of whose values the last is kept "
-            f"for testing, and one or more of {', '.join(known)}."
+            f"{dataset.name} cannot be trained on: it needs a column plate in obs, whose last value is kept for "
+            f"testing, and one or more of {', '.join(known)}."
         )
     return tasks
 
 
 def publish(dataset: Dataset, folder: Path, genes: int | None = None) -> list[Path]:
-    """Writes table and figures of the runs on these cells and so many genes; None: as many as the last run had."""
+    """Writes the table and figures of the runs on this data set with `genes` genes (None: as in the last run)."""
     from analysis.figures import training as figures
     from analysis.figures.style import save
     from analysis.tables import training as tables

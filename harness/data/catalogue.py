@@ -1,4 +1,4 @@
-"""From what the user wrote after DATASET= to a Dataset: a name of datasets.toml, a file, a folder or a glob."""
+"""Turns the value of DATASET= into a Dataset: a name in datasets.toml, an h5ad file, a folder or a glob."""
 
 import os
 import tomllib
@@ -7,17 +7,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.data.dataset import Dataset, find_files, inspect
+from harness.data.dataset import Dataset
+from harness.data.inspect import find_files, inspect
 from harness.errors import UserError, unknown
 from harness.machine.lock import lock
 
 DATASETS = Path(__file__).with_name("datasets.toml")
 DATA = Path("data")
-"""Where generated, fetched and converted data go, under the folder the command is run in."""
+"""The folder for generated, downloaded and converted data, relative to the working directory."""
 
 
 @cache
 def entries() -> dict[str, Any]:
+    """The tables of datasets.toml by name."""
     return tomllib.loads(DATASETS.read_text())
 
 
@@ -26,14 +28,16 @@ def looks_like_path(spec: str) -> bool:
 
 
 def grids(spec: str) -> tuple[str, ...]:
-    """The grids that `bench` runs on this data set when none is named."""
+    """The grids that `bench` runs on this data set by default."""
     return tuple(entries()[spec]["grids"]) if spec in entries() else ("quick",)
 
 
 def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None) -> Dataset:
-    """The data set, generated first where it is a synthetic one and not there yet.
+    """The data set that `spec` names. A synthetic one is generated if it does not exist.
 
-    progress(cells done, cells in all) is called while it is generated.
+    labels: the obs columns to use as labels; None selects those in datasets.toml, or for a path as `inspect` does.
+    progress(cells done, cells in all) is called during the generation. Raises UserError if there is no such data set or
+    it cannot be read.
     """
     entry = entries().get(spec)
     if entry is None:
@@ -43,10 +47,10 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
         name = paths[0].stem if len(paths) == 1 else paths[0].parent.name
         return inspect(name, paths, labels)
     if "repeated" in entry:
-        once = load(entry["repeated"]["dataset"], labels, progress)
-        return inspect(spec, once.paths * entry["repeated"]["times"], labels or entry["labels"])
+        single = load(entry["repeated"]["dataset"], labels, progress)
+        return inspect(spec, single.paths * entry["repeated"]["times"], labels or entry["labels"])
     if "synthetic" in entry:
-        from harness.data.synthetic import cells  # brings numba and pandas
+        from harness.data.synthetic import cells  # imports numba and pandas
 
         folder = DATA / spec
         with lock(DATA):
@@ -58,13 +62,14 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
 
 
 def remote_names(remote: dict[str, Any]) -> list[str]:
+    """The names of the files of a `remote` table of datasets.toml."""
     return [remote["files"].format(number) for number in remote["numbers"]]
 
 
 def remote_folder(spec: str, remote: dict[str, Any]) -> Path:
-    """Where the user says the files are, or else where `prepare` puts them."""
-    named = os.environ.get(remote["folder_variable"]) or remote.get("path")
-    return Path(named).expanduser() if named else DATA / spec
+    """The folder that the user has configured for the files, or the one to which `prepare` downloads them."""
+    configured = os.environ.get(remote["folder_variable"]) or remote.get("path")
+    return Path(configured).expanduser() if configured else DATA / spec
 
 
 def _local_files(spec: str, remote: dict[str, Any]) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Finds the chunk that no loader can read, so that a failed row can name it."""
+"""Finds a damaged chunk, so that the record of a failed measurement can name it."""
 
 import time
 import zlib
@@ -9,9 +9,9 @@ from harness.data.dataset import Dataset
 
 
 def first_damage(dataset: Dataset, limit_s: float = 30.0) -> str | None:
-    """A sentence with the file and chunk of the first gzip chunk that cannot be inflated.
+    """A message that names the file and the number of the first gzip chunk that cannot be inflated.
 
-    None where every chunk seen in `limit_s` seconds is sound, or the files are not gzip.
+    Returns None if all chunks that could be checked in `limit_s` seconds are sound, or if the files are not gzip.
     """
     stop = time.monotonic() + limit_s
     for path in dataset.paths:
@@ -28,8 +28,8 @@ def first_damage(dataset: Dataset, limit_s: float = 30.0) -> str | None:
                         try:
                             zlib.decompress(array.id.read_direct_chunk(offset)[1])
                         except zlib.error as error:
-                            where = f"chunk {number} of {array.name} (from element {offset[0]})"
-                            return f"{path.name}: {where} is damaged and cannot be inflated: {error}"
+                            location = f"chunk {number} of {array.name} (from element {offset[0]})"
+                            return f"{path.name}: {location} is damaged and cannot be inflated: {error}"
         except OSError as error:
             return f"{path.name} cannot be read: {error}"
     return None

@@ -1,13 +1,13 @@
-"""Ablation of our loader: what each part of it is worth, when it alone is switched off.
+"""Ablation of our loader: the throughput with each of its parts switched off.
 
     python -m harness.experiments.ablation tahoe-mini
 
-Files are in the page cache, so this is about decoding and not about the disk; what concerns the disk is measured from a
-cold cache, up to 60,000 cells. Each part is measured off and on in turn, three times.
+Files are in the page cache, so this measures decoding and not the disk. Parts that concern the disk are measured with a
+cold page cache, over 60,000 cells. Each part is measured off and on alternately, three times.
 
-Then the cost of verifying checksums, in the first epoch and later. Then our decoders against the libraries': in the
-whole loader, with the same compiled loop and the same checks; and for chunks in memory, those of the files, and the
-same values compressed as annbatch does.
+It also measures the cost of verifying checksums, in the first epoch and later. And it compares our decoders with those
+of the libraries: in the whole loader, with the same compiled loop and the same checks; and on chunks in memory, both
+those of the files and the same values compressed as annbatch does.
 """
 
 import sys
@@ -43,13 +43,13 @@ LIBRARY_REPEATS = 5
 SETTINGS = (16, 64), (512, 256)
 SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True, "output": "csr"}
 
-CHUNKS = 200  # in memory
-ZARR_CHUNK = 90_847  # elements, of annbatch's store of tahoe-mini
-COLD_CELLS = 60_000  # fewer than the set has, so that no cell of the window has been read before
+CHUNKS = 200  # that are decoded from memory
+ZARR_CHUNK = 90_847  # elements; from annbatch's store of tahoe-mini
+COLD_CELLS = 60_000  # fewer than the data set has, so that no cell is read twice
 
 
-class Fresh:
-    """Memory that is never reused."""
+class Unpooled:
+    """Allocates new memory for each request, instead of reusing buffers."""
 
     def empty(self, n: int, dtype: type) -> np.ndarray:
         return np.empty(n, dtype)
@@ -69,7 +69,7 @@ def _add(data, indices, indptr, x):
 
 
 def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
-    """Tasks with an equal share of all arrays, so that a task reads the indices and the values of the same rows."""
+    """Divides the copies into tasks of equal parts of all arrays: a task reads indices and values of the same rows."""
     n = -(-sum(len(each.of) for each in copies) // size)
     for k in range(n):
         yield [each.cut(slice(len(each.of) * k // n, len(each.of) * (k + 1) // n)) for each in copies]
@@ -78,7 +78,7 @@ def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
 class Part(NamedTuple):
     """How a part is switched off, and the setting in which it is measured.
 
-    replaced: attributes of the `Matrix`. patched: attributes of modules, for what no single matrix has.
+    replaced: attributes of the `Matrix` and their replacements. patched: the same for attributes of modules.
     """
 
     replaced: dict[str, Any] = {}
@@ -95,9 +95,9 @@ PARTS = {
     "a compiled loop over chunks": Part(patched={(registry, "C_FUNCTIONS"): {}}),
     "tasks of 128 chunks, not of 8": Part({"pieces_per_task": 8}),
     "indices and then values, not both in one task": Part({"divide": _both}),
-    "reused buffers": Part({"memory": Fresh()}),
+    "reused buffers": Part({"memory": Unpooled()}),
     "reused buffers, blocks of 512, fetches of 16,384 cells": Part(
-        {"memory": Fresh()}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
+        {"memory": Unpooled()}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
     ),
     "dense rows zeroed one at a time, not all at once": Part(
         {"densify": _zeroed_at_once}, setting=SETTING | {"output": "dense"}
@@ -111,7 +111,7 @@ PARTS = {
 
 
 def opened(dataset: Dataset, output: str, verify: str = "first", loader: str = "native") -> Matrix:
-    """The files of the data set, or the zarr store of our loader `native_zarr`."""
+    """Opens the files of the data set (`native`), or the store of another of our loaders, such as `native_zarr`."""
     if loader == "native":
         return open_h5ad(dataset.paths, output=output, verify=verify)
     return loaders.get(loader).source(dataset, store_path(dataset, loader), output)
@@ -128,9 +128,9 @@ def rate(
     loader: str = "native",
     replaced: Mapping[str, Any] = {},
 ) -> float:
-    """Cells/s in minibatches of 64, after the first epoch; from a cold cache, of the first cells.
+    """Cells/s in minibatches of 64, after the first epoch. With a cold cache: of the first COLD_CELLS cells.
 
-    replaced: attributes that the source is given in place of its own.
+    replaced: attributes of the source and their replacements.
     """
     if cold:
         pagecache.evict(dataset.paths)
@@ -156,17 +156,19 @@ def first_epoch(dataset: Dataset, block_size: int, fetch_factor: int, verify: st
         batches.close()
 
 
-def _rate_of(batches: Iterator[Minibatch], most: int) -> float:
+def _rate_of(batches: Iterator[Minibatch], n_cells: int) -> float:
+    """Cells/s of the first `n_cells` cells, or of all if there are fewer."""
     start, rows = time.perf_counter(), 0
     for batch in batches:
         rows += touch(batch)
-        if rows >= most:
+        if rows >= n_cells:
             break
     return rows / (time.perf_counter() - start)
 
 
 @contextmanager
-def without(patched: dict[tuple[Any, str], Any]) -> Iterator[None]:
+def replacing(patched: dict[tuple[Any, str], Any]) -> Iterator[None]:
+    """Replaces attributes of modules, {(module, name): value}, for the duration of the context."""
     with ExitStack() as patches:
         for (module, name), value in patched.items():
             patches.enter_context(patch.object(module, name, value))
@@ -174,56 +176,57 @@ def without(patched: dict[tuple[Any, str], Any]) -> Iterator[None]:
 
 
 def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
+    """Measures one part, and passes its table row to `say`."""
     part = PARTS[name]
     rates = []
     for _ in range(REPEATS):
-        with without(part.patched):
+        with replacing(part.patched):
             options = part.setting | {"aligned": part.aligned, "verify": part.verify, "replaced": part.replaced}
             off = rate(dataset, **options, cold=part.cold)
         rates.append((off, rate(dataset, **part.setting, cold=part.cold)))
-    off, with_it = np.median(rates, axis=0)
-    say(f"| {name} | {off:,.0f} | {with_it:,.0f} | {times(b / a for a, b in rates)} |")
+    off, on = np.median(rates, axis=0)
+    say(f"| {name} | {off:,.0f} | {on:,.0f} | {times(b / a for a, b in rates)} |")
 
 
 def verification(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """The choices of `verify` in turn, in the first epoch and later, each compared with "never"."""
+    """Compares each choice of `verify` with "never", in the first epoch and later. The choices alternate."""
     for setting in SETTINGS:
         rates = {verify: [] for verify in ("never", "first", "always")}
         for _ in range(REPEATS):
-            for verify, found in rates.items():
+            for verify, pairs in rates.items():
                 later = rate(dataset, *setting, aligned=True, output="csr", verify=verify)
-                found.append((first_epoch(dataset, *setting, verify), later))
-        for verify, found in rates.items():
-            early, late = np.median(found, axis=0)
-            shares = " | ".join(times(a[i] / b[i] for a, b in zip(found, rates["never"], strict=True)) for i in (0, 1))
+                pairs.append((first_epoch(dataset, *setting, verify), later))
+        for verify, pairs in rates.items():
+            early, late = np.median(pairs, axis=0)
+            shares = " | ".join(times(a[i] / b[i] for a, b in zip(pairs, rates["never"], strict=True)) for i in (0, 1))
             say(f"| {setting} | {verify} | {early:,.0f} | {late:,.0f} | {shares} |")
 
 
 def against_libraries(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """The whole loader, with the libraries' decoders and with ours in turn, and an A/A pair of ours."""
+    """Measures the whole loader with the libraries' decoders and with ours alternately, and ours twice (A/A)."""
     for loader in ("native", "native_zarr"):
         for setting in SETTINGS:
             for verify in ("first", "always") if loader == "native" else ("",):
                 rates = []
                 for _ in range(LIBRARY_REPEATS):
                     options = {"aligned": True, "output": "csr", "verify": verify, "loader": loader}
-                    own = rate(dataset, *setting, **options)
-                    with without({(plan, "copy_pieces"): libraries.copy_pieces}):
+                    ours = rate(dataset, *setting, **options)
+                    with replacing({(plan, "copy_pieces"): libraries.copy_pieces}):
                         library = rate(dataset, *setting, **options)
-                    rates.append((library, own, rate(dataset, *setting, **options)))
-                library, own, _ = np.median(rates, axis=0)
-                gained, noise = times(b / a for a, b, _ in rates), times(c / b for _, b, c in rates)
-                say(f"| {loader} | {setting} | {verify} | {library:,.0f} | {own:,.0f} | {gained} | {noise} |")
+                    rates.append((library, ours, rate(dataset, *setting, **options)))
+                library, ours, _ = np.median(rates, axis=0)
+                gain, noise = times(b / a for a, b, _ in rates), times(c / b for _, b, c in rates)
+                say(f"| {loader} | {setting} | {verify} | {library:,.0f} | {ours:,.0f} | {gain} | {noise} |")
 
 
 def times(ratios: Iterable[float]) -> str:
-    """Their median and their range."""
-    least, *_, most = ordered = sorted(ratios)
-    return f"{np.median(ordered):.2f} ({least:.2f} to {most:.2f})"
+    """The median and the range of the ratios, as text."""
+    lowest, *_, highest = ordered = sorted(ratios)
+    return f"{np.median(ordered):.2f} ({lowest:.2f} to {highest:.2f})"
 
 
 def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[bytes]]:
-    """Some elements of an array, compressed as annbatch does: the array, and its chunks."""
+    """Compresses the elements of the first CHUNKS chunks of an array as annbatch does: (array, its packed chunks)."""
     elements = np.concatenate([array.codec.decode(array.packed(i), array.whole) for i in range(CHUNKS)]).astype(dtype)
     pack = numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE).encode
     whole = len(elements) // ZARR_CHUNK * ZARR_CHUNK
@@ -232,7 +235,7 @@ def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[by
 
 
 def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """On one thread. libdeflate verifies the checksum; ours leaves that to the caller."""
+    """Compares the decoders on one thread. libdeflate verifies the checksum; our decoder leaves that to the caller."""
     source = open_h5ad(dataset.paths)
     data, indices = source.parts[0].data, source.parts[0].indices
     for name, array, packed in (
@@ -241,22 +244,22 @@ def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
         ("Blosc's LZ4, indices of 16 bits", *chunked(indices, np.uint16)),
         ("Blosc's LZ4, values", *chunked(data, np.float32)),
     ):
-        ways = [partial(array.codec.decode, chunk, array.whole) for chunk in packed], decoding.works(array, packed)
-        taken = [[_quickest(works) for works in ways] for _ in range(REPEATS)]
-        library, own = 1e6 / len(packed) * np.median(taken, axis=0)
-        say(f"| {name} | {library:.0f} | {own:.0f} | {times(a / b for a, b in taken)} |")
+        both = [partial(array.codec.decode, chunk, array.whole) for chunk in packed], decoding.works(array, packed)
+        seconds = [[_quickest(works) for works in both] for _ in range(REPEATS)]
+        library, ours = 1e6 / len(packed) * np.median(seconds, axis=0)
+        say(f"| {name} | {library:.0f} | {ours:.0f} | {times(a / b for a, b in seconds)} |")
     source.close()
 
 
 def _quickest(works: Sequence[Callable[[], object]]) -> float:
-    """Seconds for all of them: the best of five runs."""
+    """Seconds of all calls together: the fastest of five runs."""
     return min(timeit.repeat(lambda: [work() for work in works], number=1, repeat=5))
 
 
 def main() -> None:
     dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
-    print("| way | without, cells/s | with, cells/s | times |\n| --- | ---: | ---: | ---: |")
-    rate(dataset, **SETTING)  # brings the files into the page cache
+    print("| part | without, cells/s | with, cells/s | times |\n| --- | ---: | ---: | ---: |")
+    rate(dataset, **SETTING)  # reads the files into the page cache
     for name in sorted(PARTS, key=lambda name: PARTS[name].cold):
         compare(dataset, name, print)
     print("\n| (block, fetch) | verify | first epoch | later | first epoch / never | later / never |")

@@ -1,7 +1,8 @@
-"""The cost of a cell by how many cells are handled at once: ranking genes, shuffling, reading, and fitting a model.
+"""The cost per cell by the number of cells that are processed at once: ranking genes, shuffling, reading and fitting.
 
-SLAF's authors found with the first three that larger pieces are cheaper, and used that in five phases from a loader of
-single cells to theirs. The last is annbatch's first supplementary figure. Reading is measured with our own loader.
+SLAF's authors found with the first three that larger batches are cheaper per cell. In five phases they went from a
+loader of single cells to their own ("ladder"). Fitting a model is annbatch's first supplementary figure. Reading is
+measured with our own loader.
 """
 
 import time
@@ -20,9 +21,9 @@ from harness.data.dataset import Dataset
 from harness.records.cost import PHASES
 from loadstone import BlockShuffling, open_h5ad
 
-REPEATS, LEAST_S = 5, 0.25  # of each size; seconds that a repeat goes on for, at least
-RANKED = 1_024  # genes of a cell that are kept
-GENES = 8_192  # that the models which are fitted take
+REPEATS, LEAST_S = 5, 0.25  # per size; minimum duration of a repeat in seconds
+RANKED = 1_024  # genes that are kept per cell
+GENES = 8_192  # inputs of the fitted models
 SIZES = {
     "ranking": (32, 64, 128, 256, 512, 1_024),
     "shuffling": (100, 500, 1_000, 2_000, 5_000),
@@ -33,39 +34,39 @@ Timed = Callable[[], object]
 
 
 def measure(dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[float]]:
-    """Microseconds a cell of each repeat, by law, method and size. Each repeat takes them in another order."""
+    """Microseconds per cell of each repeat, by (law, method, size). Each repeat measures in another random order."""
     with closing(open_h5ad(dataset.paths)) as source, h5py.File(dataset.paths[0]) as file:
         rows = np.random.default_rng(0).permutation(dataset.n_cells)[: max(max(sizes) for sizes in SIZES.values())]
         cells = take(source, np.sort(rows))
         work = [*_ranking(cells), *_shuffling(cells), *_reading(source), *_fitting(cells), *_ladder(file, source)]
-        found = {(law, method, size): [] for law, method, size, *_ in work}
+        costs = {(law, method, size): [] for law, method, size, *_ in work}
         for repeat in range(REPEATS):
             for i in np.random.default_rng(repeat).permutation(len(work)):
                 law, method, size, count, timed = work[i]
                 say(f"repeat {repeat + 1} of {REPEATS}: {law}, {method}, {size:,}")
-                found[law, method, size].append(us_per_cell(timed, count))
-    return found
+                costs[law, method, size].append(us_per_cell(timed, count))
+    return costs
 
 
 def us_per_cell(timed: Timed, cells: int) -> float:
-    """Microseconds a cell of work on so many of them: once unmeasured, then for a quarter of a second."""
+    """Microseconds per cell of `timed`, which processes `cells` cells: one warm-up call, then at least LEAST_S."""
     timed()
-    begun, times = time.perf_counter(), 0
-    while (passed := time.perf_counter() - begun) < LEAST_S or not times:
+    start, calls = time.perf_counter(), 0
+    while (seconds := time.perf_counter() - start) < LEAST_S or not calls:
         timed()
-        times += 1
-    return passed / (times * cells) * 1e6
+        calls += 1
+    return seconds / (calls * cells) * 1e6
 
 
 def take(source: object, rows: np.ndarray) -> csr_matrix:
-    """Cells of these ids, in this order, as one matrix."""
+    """The cells with the row ids `rows`, in this order, as one matrix."""
     gathering = source.gather(rows)
     (x,) = source.batches(gathering.result(), [0, len(rows)])
     return x
 
 
 Work = Iterator[tuple[str, str, int, int, Timed]]
-"""law, method, size, the cells of one call, and the call."""
+"""(law, method, size, cells of one call, the call)."""
 
 
 def _ranking(cells: csr_matrix) -> Work:
@@ -77,14 +78,14 @@ def _ranking(cells: csr_matrix) -> Work:
 
 
 def rank_pandas(x: csr_matrix) -> np.ndarray:
-    """Genes of each cell, one cell after another, by descending count, RANKED at most: (kept counts,) int32."""
+    """The genes of each cell in descending order of count, at most RANKED per cell, concatenated: int32."""
     table = pd.DataFrame({"cell": np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), "gene": x.indices, "x": x.data})
     table["rank"] = table.groupby("cell")["x"].rank(method="first", ascending=False)
     return table[table["rank"] <= RANKED].sort_values(["cell", "rank"])["gene"].to_numpy()
 
 
 def rank_polars(x: csr_matrix) -> np.ndarray:
-    """The same by polars' window functions, as SLAF does."""
+    """The same as `rank_pandas` with window functions of polars, as SLAF does it."""
     import polars as pl
 
     cell = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
@@ -94,7 +95,7 @@ def rank_polars(x: csr_matrix) -> np.ndarray:
 
 
 def rank_compiled(x: csr_matrix) -> np.ndarray:
-    """The same in a compiled loop over cells, on all cores."""
+    """The same as `rank_pandas` in a compiled loop over cells, on all cores."""
     kept = np.minimum(np.diff(x.indptr), RANKED)
     starts = np.concatenate([[0], np.cumsum(kept)])
     out = np.empty(starts[-1], np.int32)
@@ -121,15 +122,15 @@ def _shuffling(cells: csr_matrix) -> Work:
 
 
 def _reading(source: object) -> Work:
-    """Of so many cells in a row, wherever they lie; from memory after the first time."""
+    """Reads consecutive cells from random positions; from the page cache after the first time."""
     for size in SIZES["reading"]:
-        starts = np.random.default_rng(0).integers(0, len(source) - size, 1_000)
-        turn = iter(np.resize(starts, 1_000_000))
-        yield "reading", "chunks", size, size, lambda size=size, turn=turn: take(source, next(turn) + np.arange(size))
+        first_rows = np.random.default_rng(0).integers(0, len(source) - size, 1_000)
+        row = iter(np.resize(first_rows, 1_000_000))
+        yield "reading", "chunks", size, size, lambda size=size, row=row: take(source, next(row) + np.arange(size))
 
 
 def _fitting(cells: csr_matrix) -> Work:
-    """A step of the models that are trained (harness/experiments/heads.py) on minibatches of so many cells."""
+    """Training steps of the models of the training experiments (harness/experiments/heads.py)."""
     if not (find_spec("torch") and find_spec("sklearn")):
         return
     import torch
@@ -153,17 +154,17 @@ def _fitting(cells: csr_matrix) -> Work:
 
 
 def _ladder(file: h5py.File, source: object) -> Work:
-    """The five phases on h5ad; size is the phase's number."""
+    """The five phases on h5ad. `size` is the number of the phase."""
     from anndata.io import sparse_dataset
 
     x = sparse_dataset(file["X"])
     n = x.shape[0]
-    draw, fetch = np.random.default_rng(0), 16_384
+    rng, fetch = np.random.default_rng(0), 16_384
     order = BlockShuffling(16).order(source, None, len(source), fetch, 0, 0)
-    turn = cycle(range(len(source) // fetch or 1))
-    yield "ladder", PHASES[0], 0, 1, lambda: rank_pandas(csr_matrix(x[int(draw.integers(n))]))
-    yield "ladder", PHASES[1], 1, 64, lambda: rank_pandas(csr_matrix(x[np.sort(draw.choice(n, 64, replace=False))]))
-    yield "ladder", PHASES[2], 2, 64, lambda: rank_pandas(take(source, draw.choice(n, 64, replace=False)))
+    fetch_numbers = cycle(range(len(source) // fetch or 1))
+    yield "ladder", PHASES[0], 0, 1, lambda: rank_pandas(csr_matrix(x[int(rng.integers(n))]))
+    yield "ladder", PHASES[1], 1, 64, lambda: rank_pandas(csr_matrix(x[np.sort(rng.choice(n, 64, replace=False))]))
+    yield "ladder", PHASES[2], 2, 64, lambda: rank_pandas(take(source, rng.choice(n, 64, replace=False)))
     if find_spec("polars"):
-        yield "ladder", PHASES[3], 3, 64, lambda: rank_polars(take(source, draw.choice(n, 64, replace=False)))
-    yield "ladder", PHASES[4], 4, fetch, lambda: rank_compiled(take(source, order.fetch(next(turn))))
+        yield "ladder", PHASES[3], 3, 64, lambda: rank_polars(take(source, rng.choice(n, 64, replace=False)))
+    yield "ladder", PHASES[4], 4, fetch, lambda: rank_compiled(take(source, order.fetch(next(fetch_numbers))))

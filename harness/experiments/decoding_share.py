@@ -1,9 +1,10 @@
-"""What share of the rate of decoding alone our loader reaches: the rest is reading, copying, shuffling and Python.
+"""The throughput of our loader as a share of decoding alone. The rest is reading, copying, shuffling and Python.
 
     python -m harness.experiments.decoding_share tahoe-mini
 
-measures the two in turn, in blocks of 512 and buffers of 16,384 cells, from files in the page cache. All cores that the
-process may use take part; `taskset -c 0` leaves it one. `python -m harness ceiling` measures all stores, and the disk.
+measures the two alternately, with blocks of 512 and buffers of 16,384 cells and files in the page cache. It uses all
+cores that the process may use; `taskset -c 0` limits it to one. `python -m harness ceiling` measures all stores, and
+the disk.
 """
 
 import sys
@@ -23,7 +24,7 @@ SETTING = {"block_size": 512, "fetch_factor": 256, "aligned": True, "output": "c
 
 def main() -> None:
     dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
-    rate(dataset, **SETTING)  # brings the files into the page cache
+    rate(dataset, **SETTING)  # reads the files into the page cache
     source = open_h5ad(dataset.paths)
     pairs = [(decoded_cells_per_s(source, SECONDS), rate(dataset, **SETTING)) for _ in range(REPEATS)]
     source.close()

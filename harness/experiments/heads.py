@@ -1,4 +1,4 @@
-"""The models that are trained: a linear classifier and a perceptron for every task, side by side."""
+"""The models of the training experiments: a linear classifier and a multilayer perceptron for each task."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,9 +15,9 @@ NO_LABEL = -1
 
 
 class Counts:
-    """A minibatch's counts, (rows, genes), as bags: of each cell its genes, and of each gene its cells.
+    """The counts of a minibatch, (rows, genes), as bags: the genes of each cell, and the cells of each gene.
 
-    A bag product takes of a matrix the rows that the bag names, by their weights; nothing is made dense.
+    Sparse matrix products are computed as weighted sums over bags (`Bags.times`), without a dense copy of the counts.
     """
 
     def __init__(self, x: csr_matrix, device: torch.device) -> None:
@@ -25,14 +25,14 @@ class Counts:
 
 
 class Bags(NamedTuple):
-    """Bag i is members[starts[i] : starts[i + 1]], int64, with as many float32 weights."""
+    """Bag i consists of members[starts[i] : starts[i + 1]], int64, with their float32 weights."""
 
     members: torch.Tensor
     starts: torch.Tensor
     weights: torch.Tensor
 
     def times(self, matrix: torch.Tensor) -> torch.Tensor:
-        """The weighted sums of the matrix's rows, (bags, columns)."""
+        """The weighted sum of the rows of `matrix` that each bag names, (bags, columns)."""
         return embedding_bag(self.members, matrix, self.starts, mode="sum", per_sample_weights=self.weights)
 
 
@@ -42,10 +42,10 @@ def _bags(x: csr_matrix | csc_matrix, device: torch.device) -> Bags:
 
 
 class _Product(torch.autograd.Function):
-    """Counts times weights, (rows, genes) x (genes, columns), with a gradient for the weights alone.
+    """Counts times weights, (rows, genes) x (genes, columns), with a gradient only for the weights.
 
-    The gradient is a bag product too, of genes. torch's own gradient of a bag goes through the counts one by one and
-    takes four times as long.
+    The gradient is computed with bags too, those of the genes. torch's own gradient of `embedding_bag` processes the
+    counts one by one and takes four times as long.
     """
 
     @staticmethod
@@ -59,9 +59,9 @@ class _Product(torch.autograd.Function):
 
 
 def keep_freed_memory() -> None:
-    """Tells glibc, where there is one, to keep what is freed.
+    """Configures glibc, if it is in use, to keep freed memory instead of returning it to the system.
 
-    The first layer's gradient is tens of MB a minibatch, and new pages for it each time cost more than computing it.
+    The gradient of the first layer has tens of MB per minibatch. New pages for it cost more time than computing it.
     """
     import ctypes
 
@@ -73,13 +73,13 @@ def keep_freed_memory() -> None:
 
 
 class Heads(torch.nn.Module):
-    """For each task a linear classifier and a perceptron with two hidden layers of 512 (GELU).
+    """For each task a linear classifier and a perceptron with two hidden layers of 512 units (GELU).
 
-    No two share a parameter, so that the sum of their losses trains each as if it were alone; their first layers lie
-    beside one another in one matrix, so that a minibatch is multiplied once. Weights are Xavier's uniform ones
-    (Glorot and Bengio 2010), biases 0.
+    Heads share no parameters, so the sum of their losses trains each as if it were alone. Their first layers are
+    concatenated into one matrix, so that a minibatch is multiplied once. Weights are initialised with the uniform
+    Xavier distribution (Glorot and Bengio 2010), biases with 0.
 
-    classes: how many each task has.
+    genes: number of inputs. classes: the number of classes of each task.
     """
 
     def __init__(self, genes: int, classes: Mapping[str, int], seed: int) -> None:
@@ -99,11 +99,11 @@ class Heads(torch.nn.Module):
 
     @property
     def names(self) -> list[str]:
-        """Of the heads, in the order of what `forward` returns: "linear drug"."""
+        """The names of the heads, such as "linear drug", in the order of the outputs of `forward`."""
         return [f"{kind} {task}" for kind in KINDS for task in self.classes]
 
     def forward(self, counts: Counts) -> list[torch.Tensor]:
-        """Logits, (rows, classes), of each head."""
+        """The logits of each head, (rows, classes)."""
         parts = (_Product.apply(counts, self.first) + self.first_bias).split(self.widths, dim=1)
         n = len(self.classes)
         logits = list(parts[:n])
@@ -113,13 +113,13 @@ class Heads(torch.nn.Module):
         return logits
 
     def losses(self, counts: Counts, labels: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Cross-entropy in nats of each head, (heads,); cells without a label are left out of it.
+        """The mean cross-entropy of each head in nats, (heads,). Cells without a label are left out.
 
         labels: int64 codes by task, (rows,).
         """
-        answers = [labels[task] for _ in KINDS for task in self.classes]
-        found = []
-        for logits, answer in zip(self(counts), answers, strict=True):
-            total = cross_entropy(logits, answer, ignore_index=NO_LABEL, reduction="sum")
-            found.append(total / (answer != NO_LABEL).sum().clamp(min=1))
-        return torch.stack(found)
+        targets = [labels[task] for _ in KINDS for task in self.classes]
+        losses = []
+        for logits, target in zip(self(counts), targets, strict=True):
+            total = cross_entropy(logits, target, ignore_index=NO_LABEL, reduction="sum")
+            losses.append(total / (target != NO_LABEL).sum().clamp(min=1))
+        return torch.stack(losses)

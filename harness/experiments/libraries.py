@@ -1,7 +1,7 @@
-"""The compiled loop with libdeflate and c-blosc in place of our own decoders, for comparison in `ablation`.
+"""The compiled loop with libdeflate and c-blosc instead of our own decoders, for comparison in `ablation`.
 
-Reads, checks and copies are the same. libdeflate cannot decode only the head of a chunk; here it is stopped by too
-small an output, which is correct only if a chunk has no stored blocks. So this is not fit for reading files.
+Reads, checks and copies are the same. libdeflate cannot decode only the head of a chunk. Here an output buffer that is
+too small stops it, which is correct only if the chunk has no stored blocks. So do not use this module to read files.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from loadstone.codecs import blosc, kernel
 from loadstone.codecs.intrinsics import borrowed, call, store8
 from loadstone.codecs.registry import BLOSC, C_FUNCTIONS, DEFLATE, PLAIN, c_function
 
-LONGEST_MATCH = 258  # bytes: what does not fit any more is not written
+LONGEST_MATCH = 258  # bytes; a match that does not fit into the output is not written
 PATH = deflate._deflate.__file__
 WHOLE, HEAD = c_function(PATH, "libdeflate_zlib_decompress"), c_function(PATH, "libdeflate_deflate_decompress")
 
@@ -24,7 +24,7 @@ _kernel_copies = kernel.copy_pieces
 
 
 def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
-    """`kernel.copy_pieces`, by the libraries."""
+    """The same as `kernel.copy_pieces`, but decodes with the libraries."""
     if codec == PLAIN:
         return _kernel_copies(codec, dtype, pieces, begin, end, target, out, n_genes)
     if not hasattr(_thread, "decompressor"):

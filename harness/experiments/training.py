@@ -1,4 +1,4 @@
-"""One epoch of the same models on the same cells, in one order or another, read with our own loader."""
+"""Trains the same models for one epoch on the same cells in a given order, read with our own loader."""
 
 import time
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from loadstone.sampling.samplers import Sampler
 TASKS = ("cell_line", "drug", "moa_broad", "moa_fine")
 PLATE = "plate"
 SETTINGS = {"batch_size": 64, "fetch_factor": 256, "learning_rate": 1e-3}
-HELD_OUT = 65_536  # cells of a test set at most; the i.i.d. one is a sixteenth of the training plates at most
-COUNTED = 1_000_000  # cells by which the most counted genes are chosen, at most
-SMOOTHING = 1_000 / 94_129_984  # of the weights: the paper's 1,000 cells, as a share of its training cells
+HELD_OUT = 65_536  # cells of a test set, at most; the i.i.d. one has at most 1/16 of the cells of the training plates
+COUNTED = 1_000_000  # cells that are used to choose the most counted genes, at most
+SMOOTHING = 1_000 / 94_129_984  # of the weights: 1,000 cells in the paper, as a share of its training cells
 CHECKPOINT_S = 60.0
 TOTAL = 1e4  # counts of a cell after normalisation
 
@@ -36,14 +36,15 @@ SAMPLERS: dict[str, Callable[["Cells"], Sampler]] = {
     "block-weighted": lambda cells: BlockWeightedSampling(cells.weights(), 16),
     "true-weighted": lambda cells: BlockWeightedSampling(cells.weights(), 1),
 }
-"""The orders of scDataset's training experiments: blocks of 16 cells, buffers of 16,384."""
+"""The orders of scDataset's training experiments, with blocks of 16 cells and buffers of 16,384."""
 
 
 class Cells:
-    """A data set split for training: rows (int64 ids) to train on, and of the two test sets.
+    """A data set, split into a training set and two test sets of row ids (int64).
 
-    The last plate tests how far what was learnt carries to another experiment; cells drawn from the others test how
-    much was learnt. labels: int64 codes by row id and task.
+    The test set "plate" is from the last plate, and tests generalisation to another experiment. The test set "iid" is
+    a random sample of the other plates. labels: by task, int64 codes by row id. Raises UserError if the data set has
+    cells of only one plate.
     """
 
     def __init__(self, dataset: Dataset, tasks: tuple[str, ...]) -> None:
@@ -54,25 +55,29 @@ class Cells:
         last = np.flatnonzero(self.plates == self.plates.max())
         others = np.flatnonzero((self.plates >= 0) & (self.plates < self.plates.max()))
         if len(others) < 2:
-            raise UserError(f"{dataset.name} has cells of one plate, and training keeps the last plate for testing.")
+            raise UserError(f"{dataset.name} has cells of one plate, but training needs the last plate for testing.")
         held_out = rng.choice(others, min(HELD_OUT, max(1, len(others) // 16)), replace=False)
-        plate = last if len(last) <= HELD_OUT else rng.choice(last, HELD_OUT, replace=False)
+        of_last = last if len(last) <= HELD_OUT else rng.choice(last, HELD_OUT, replace=False)
         self.train = np.setdiff1d(others, held_out)
-        self.tests = {"iid": np.sort(held_out), "plate": np.sort(plate)}
+        self.tests = {"iid": np.sort(held_out), "plate": np.sort(of_last)}
 
     @property
     def classes(self) -> dict[str, int]:
+        """The number of classes of each task."""
         return {task: int(codes.max()) + 1 for task, codes in self.labels.items()}
 
     def weights(self) -> np.ndarray:
-        """float64, (n_cells,): in proportion to them a cell is drawn; rare pairs of cell line and drug have more,
-        those of which one is not known nothing."""
+        """Sampling weights, float64, (n_cells,): higher for cells of rare pairs of cell line and drug.
+
+        Cells with an unknown cell line or drug have weight 0.
+        """
         lines, drugs = self.labels["cell_line"], self.labels["drug"]
         pairs = np.where((lines >= 0) & (drugs >= 0), lines * self.classes["drug"] + drugs, -1)
         counts = np.bincount(pairs[self.train] + 1, minlength=pairs.max() + 2)
         return np.where(pairs >= 0, 1 / (counts[pairs + 1] + SMOOTHING * len(self.train)), 0)
 
     def loader(self, sampler: Sampler, rows: np.ndarray, seed: int = 0) -> BlockLoader:
+        """Our loader over the cells `rows`, with the labels of all tasks and the plates."""
         labels = self.labels | {PLATE: self.plates}
         return BlockLoader(
             open_h5ad(self.dataset.paths), sampler=sampler, subset=rows, labels=labels, seed=seed,
@@ -80,7 +85,7 @@ class Cells:
         )  # fmt: skip
 
     def most_counted(self, genes: int) -> np.ndarray:
-        """int64, ascending: the genes with most counts, in cells of all training plates."""
+        """The `genes` genes with the highest total counts in the training cells: int64, ascending."""
         totals = np.zeros(self.dataset.n_genes)
         with closing(self.loader(BlockShuffling(16), self.train)) as loader:
             for batch in islice(loader.epoch(0), COUNTED // SETTINGS["batch_size"]):
@@ -89,7 +94,7 @@ class Cells:
 
 
 class Inputs:
-    """Turns counts into what the models take: log(1 + counts of 10,000), of the chosen genes alone."""
+    """Turns counts into inputs of the models: log(1 + counts normalised to 10,000 per cell), for the chosen genes."""
 
     def __init__(self, chosen: np.ndarray, n_genes: int, device: torch.device) -> None:
         self.column = np.full(n_genes, -1, np.int64)
@@ -108,7 +113,7 @@ class Inputs:
 
 
 def key_of(dataset: Dataset, arm: str, seed: int, genes: int) -> str:
-    """What names a run of these cells with this module's settings."""
+    """The key of a run on this data set with the settings of this module."""
     return records.key_of(dataset.fingerprint, arm, seed, genes, *SETTINGS.values())
 
 
@@ -120,9 +125,11 @@ def train(
     folder: Path,
     progress: Callable[[int, int, str], None],
 ) -> dict[str, Any]:
-    """One epoch in one order: the fields of `Run` that it finds; what it logged is written beside the records.
+    """Trains for one epoch in one order, and returns fields of `records.Run`.
 
-    Goes on, at the very next minibatch, from where the same run was stopped; it is kept every minute.
+    chosen: the genes to train on. arm: a key of SAMPLERS. folder: where the log is written, see `records.curve_path`.
+    progress(minibatches done, minibatches in all, loss as text) is called after each minibatch. A checkpoint is saved
+    every minute; an interrupted run resumes from it at the next minibatch.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     keep_freed_memory()
@@ -131,46 +138,46 @@ def train(
     optimizer = torch.optim.Adam(heads.parameters(), lr=SETTINGS["learning_rate"], fused=True)
     path = records.curve_path(folder, key_of(cells.dataset, arm, seed, len(chosen)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".partial.pt")
+    checkpoint = path.with_suffix(".partial.pt")
     with closing(cells.loader(SAMPLERS[arm](cells), cells.train, seed)) as loader:
-        losses, plates, before = _resume(aside, heads, optimizer, loader)
-        total, begun = len(loader), time.monotonic()
-        said = begun
+        losses, plates, earlier_s = _resume(checkpoint, heads, optimizer, loader)
+        total, start = len(loader), time.monotonic()
+        last_saved = start
         for batch in loader:
-            answers = {task: torch.from_numpy(batch.labels[task]).to(device) for task in cells.tasks}
-            found = heads.losses(inputs(batch.x), answers)
+            labels = {task: torch.from_numpy(batch.labels[task]).to(device) for task in cells.tasks}
+            batch_losses = heads.losses(inputs(batch.x), labels)
             optimizer.zero_grad()
-            found.sum().backward()
+            batch_losses.sum().backward()
             optimizer.step()
-            losses.append(found.detach().cpu().numpy())
+            losses.append(batch_losses.detach().cpu().numpy())
             plates.append(np.bincount(batch.labels[PLATE]).argmax())
             progress(len(losses), total, f"loss {losses[-1].sum():.2f}")
-            if time.monotonic() - said > CHECKPOINT_S:
-                said = time.monotonic()
-                _keep(aside, heads, optimizer, loader, losses, plates, before + said - begun)
-        seconds = before + time.monotonic() - begun
+            if time.monotonic() - last_saved > CHECKPOINT_S:
+                last_saved = time.monotonic()
+                _save(checkpoint, heads, optimizer, loader, losses, plates, earlier_s + last_saved - start)
+        seconds = earlier_s + time.monotonic() - start
     scores = evaluate(heads, inputs, cells)
     log = {"losses": np.array(losses, np.float32), "heads": heads.names, "plates": np.array(plates, np.int16)}
     np.savez_compressed(path, **log)
-    aside.unlink(missing_ok=True)
+    checkpoint.unlink(missing_ok=True)
     return {"minibatches": len(losses), "seconds": seconds, "scores": scores, "genes": len(chosen), **SETTINGS}
 
 
 def _resume(
-    aside: Path, heads: Heads, optimizer: torch.optim.Optimizer, loader: BlockLoader
+    checkpoint: Path, heads: Heads, optimizer: torch.optim.Optimizer, loader: BlockLoader
 ) -> tuple[list[np.ndarray], list[int], float]:
-    """(losses, plates, seconds) of the minibatches that a stopped run has left behind."""
-    if not aside.exists():
+    """Loads a checkpoint, if there is one: (losses, plates, seconds) of the minibatches before it."""
+    if not checkpoint.exists():
         return [], [], 0.0
-    state = torch.load(aside, map_location="cpu", weights_only=True)
+    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     heads.load_state_dict(state["heads"])
     optimizer.load_state_dict(state["optimizer"])
     loader.load_state_dict(state["loader"])
     return list(state["losses"].numpy()), state["plates"].tolist(), state["seconds"]
 
 
-def _keep(
-    aside: Path,
+def _save(
+    checkpoint: Path,
     heads: Heads,
     optimizer: torch.optim.Optimizer,
     loader: BlockLoader,
@@ -178,7 +185,7 @@ def _keep(
     plates: list[int],
     seconds: float,
 ) -> None:
-    """Writes everything that `_resume` needs; whole or not at all."""
+    """Atomically writes the checkpoint that `_resume` loads."""
     state = {
         "heads": heads.state_dict(),
         "optimizer": optimizer.state_dict(),
@@ -187,29 +194,29 @@ def _keep(
         "plates": torch.tensor(plates),
         "seconds": seconds,
     }
-    new = aside.with_suffix(".new")
+    new = checkpoint.with_suffix(".new")
     torch.save(state, new)
-    new.rename(aside)
+    new.rename(checkpoint)
 
 
 @torch.no_grad()
 def evaluate(heads: Heads, inputs: Inputs, cells: Cells) -> dict[str, dict[str, dict[str, float]]]:
-    """Scores of every head on every test set."""
+    """Macro-F1 and accuracy by head and test set. Cells without a label are left out."""
     scores: dict[str, dict[str, dict[str, float]]] = {name: {} for name in heads.names}
     for test, rows in cells.tests.items():
-        said: list[list[np.ndarray]] = [[] for _ in heads.names]
-        answers: dict[str, list[np.ndarray]] = {task: [] for task in cells.tasks}
+        predicted: list[list[np.ndarray]] = [[] for _ in heads.names]
+        labels: dict[str, list[np.ndarray]] = {task: [] for task in cells.tasks}
         with closing(cells.loader(Streaming(), rows)) as loader:
             for batch in loader:
-                for guesses, logits in zip(said, heads(inputs(batch.x)), strict=True):
-                    guesses.append(logits.argmax(dim=1).cpu().numpy())
+                for predictions, logits in zip(predicted, heads(inputs(batch.x)), strict=True):
+                    predictions.append(logits.argmax(dim=1).cpu().numpy())
                 for task in cells.tasks:
-                    answers[task].append(batch.labels[task])
-        for name, guesses in zip(heads.names, said, strict=True):
-            truth, guess = np.concatenate(answers[name.split(" ", 1)[1]]), np.concatenate(guesses)
+                    labels[task].append(batch.labels[task])
+        for name, predictions in zip(heads.names, predicted, strict=True):
+            truth, prediction = np.concatenate(labels[name.split(" ", 1)[1]]), np.concatenate(predictions)
             known = truth != NO_LABEL
             scores[name][test] = {
-                "macro_f1": float(f1_score(truth[known], guess[known], average="macro", zero_division=0)),
-                "accuracy": float(accuracy_score(truth[known], guess[known])),
+                "macro_f1": float(f1_score(truth[known], prediction[known], average="macro", zero_division=0)),
+                "accuracy": float(accuracy_score(truth[known], prediction[known])),
             }
     return scores

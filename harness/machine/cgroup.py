@@ -1,7 +1,7 @@
-"""A bound on a worker's memory, its share of the page cache included: a Linux control group, version 1 or 2.
+"""Limits a worker's memory, including its page cache, with a Linux control group (version 1 or 2).
 
-A set smaller than memory is soon read from memory, whatever was emptied before. Inside the bound the page cache holds
-no more than a share of the store, as that of a machine would of a store that is larger than its memory.
+A data set smaller than memory is soon in the page cache, even if the cache was emptied before. Under the limit the page
+cache holds only a part of the store, as if the store were larger than the machine's memory.
 """
 
 import os
@@ -16,23 +16,23 @@ import psutil
 V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 PREFIX = "loadstone"
-GONE_S = 5.0  # for the system to see that a group's last process has ended
+GONE_S = 5.0  # timeout for the system to notice that the last process of a group has ended
 
 
 class Group:
-    """A control group of its own for one worker. kind: "cgroup v1" or "cgroup v2"."""
+    """The control group of one worker. kind: "cgroup v1" or "cgroup v2"."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder = kind, folder
 
     def add(self, pid: int) -> None:
-        """What the process touches from now on is counted here, and what it starts."""
+        """Adds a process. Memory that it and its future children touch from now on counts towards the limit."""
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def limit(self, n_bytes: int) -> None:
-        """No more than this, process memory and page cache together; nothing is swapped out to keep to it.
+        """Limits the sum of process memory and page cache, without swapping.
 
-        What is over it is dropped from the page cache at once. OSError where that does not suffice.
+        The excess is dropped from the page cache at once. Raises OSError if that is not enough.
         """
         name, swap = {
             "cgroup v1": ("memory.limit_in_bytes", "memory.swappiness"),
@@ -43,13 +43,13 @@ class Group:
         (self.folder / name).write_text(str(n_bytes))
 
     def has_killed(self) -> bool:
-        """Whether a process here needed more than the limit and was killed for it."""
+        """Whether a process of the group was killed because it exceeded the limit."""
         name = {"cgroup v1": "memory.oom_control", "cgroup v2": "memory.events"}[self.kind]
         counts = dict(line.split() for line in (self.folder / name).read_text().splitlines())
         return int(counts.get("oom_kill", 0)) > 0
 
     def close(self) -> None:
-        """Once all its processes have ended."""
+        """Removes the group. All its processes must have ended."""
         stop = time.monotonic() + GONE_S
         while True:
             try:
@@ -63,49 +63,49 @@ class Group:
 
 @contextmanager
 def group() -> Iterator[Group | None]:
-    """A group to bound a worker's memory with; None where this user can make none."""
-    made = _make()
+    """A new group for one worker; None if this user cannot create one. It is removed at the end of the context."""
+    created = _create()
     try:
-        yield made
+        yield created
     finally:
-        if made:
-            made.close()
+        if created:
+            created.close()
 
 
 def kind() -> str | None:
-    """The kind of group that this user can make; None for none."""
-    with group() as made:
-        return made.kind if made else None
+    """The kind of group that this user can create; None if there is none."""
+    with group() as created:
+        return created.kind if created else None
 
 
-def _make() -> Group | None:
+def _create() -> Group | None:
     for kind, parent in _parents():
-        for left in parent.glob(f"{PREFIX}-*"):  # by a run that was killed
-            if not psutil.pid_exists(int(left.name.split("-")[1])):
+        for leftover in parent.glob(f"{PREFIX}-*"):  # of a run that was killed
+            if not psutil.pid_exists(int(leftover.name.split("-")[1])):
                 with suppress(OSError):
-                    left.rmdir()
+                    leftover.rmdir()
         with suppress(OSError):
             return Group(kind, Path(tempfile.mkdtemp(prefix=f"{PREFIX}-{os.getpid()}-", dir=parent)))
     return None
 
 
 def _parents() -> Iterator[tuple[str, Path]]:
-    """(kind, folder) of the groups below which one could be made that counts memory.
+    """(kind, folder) of existing groups in which a group with a memory controller may be created.
 
-    Version 1: this process's own. Version 2 gives a group's controllers to its children only where it holds no process
-    itself: the one above this process's own, which a user's scope has delegated to the user, or the own one if it has
-    been prepared so.
+    Version 1: the group of this process, then the root group. Version 2: a group can pass its controllers to children
+    only if it contains no processes. So the candidates are the parent of this process's group, which a user's scope has
+    delegated to the user, and this process's group, if it has been set up in this way.
     """
     try:
         lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]
     except OSError:  # not Linux
         return
     for _, controllers, path in lines:
-        own = path.lstrip("/")
+        group_path = path.lstrip("/")
         if "memory" in controllers.split(","):
-            yield from (("cgroup v1", parent) for parent in (V1 / own, V1) if (parent / "cgroup.procs").exists())
+            yield from (("cgroup v1", parent) for parent in (V1 / group_path, V1) if (parent / "cgroup.procs").exists())
         elif not controllers:
-            for parent in ((V2 / own).parent if own else V2, V2 / own):
-                given = parent / "cgroup.subtree_control"
-                if parent.is_relative_to(V2) and given.exists() and "memory" in given.read_text().split():
+            for parent in ((V2 / group_path).parent if group_path else V2, V2 / group_path):
+                delegated = parent / "cgroup.subtree_control"
+                if parent.is_relative_to(V2) and delegated.exists() and "memory" in delegated.read_text().split():
                     yield "cgroup v2", parent

@@ -6,19 +6,19 @@ from harness.machine.host import ROOT
 
 
 def state() -> tuple[str | None, bool | None]:
-    """(commit, whether the code differs from it). Compared are tracked files outside results/, and new modules.
+    """(commit, whether the code differs from it); (None, None) outside a checkout or without git.
 
-    (None, None) where this is no checkout, or there is no git.
+    The comparison includes tracked files outside results/, and untracked files in the packages.
     """
 
     def git(*arguments: str) -> str | None:
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=30
             )
         except (OSError, subprocess.SubprocessError):  # no git, or not a checkout
             return None
-        return done.stdout.strip()
+        return completed.stdout.strip()
 
     commit = git("rev-parse", "HEAD")
     if commit is None:

@@ -1,4 +1,4 @@
-"""The machine: its name, its processor, and what its disks and file systems are."""
+"""Facts about the machine: its name, processor, memory, disks and file systems."""
 
 import hashlib
 import os
@@ -15,11 +15,11 @@ import psutil
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_FILESYSTEMS = ("tmpfs", "ramfs")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Environment variables from which numeric libraries take the size of their thread pools when they are imported."""
+"""Environment variables that determine the size of the thread pools of numeric libraries when they are imported."""
 
 
 def available_cores() -> int:
-    """Cores this process may run on: fewer than the machine's under an affinity mask."""
+    """The number of cores that this process may run on; an affinity mask may exclude some of the machine's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -34,10 +34,10 @@ def cpu_name() -> str:
 
 @cache
 def machine() -> str:
-    """A folder name for this machine: processor, cores and memory, and four digits that tell it from its like.
+    """A folder name for this machine: processor, cores, memory, and four hex digits of a hash of its identity.
 
-    The digits are of a hash, so that a checkout that holds another machine's results is not taken to have been
-    measured here, and nothing names the owner.
+    The digits distinguish machines of the same kind, so that results of another machine are not taken for this
+    machine's. The hash does not reveal who owns the machine.
     """
     cpu = re.sub(r"\(.*?\)|\bCPU\b|\bProcessor\b|@.*", " ", cpu_name())
     gib = round(psutil.virtual_memory().total / 2**30)
@@ -50,13 +50,13 @@ def machine() -> str:
 
 def filesystem(path: Path) -> str | None:
     """The type of the file system that holds `path`, as /proc/mounts names it."""
-    where = path.resolve()
-    mounts = [p for p in psutil.disk_partitions(all=True) if where.is_relative_to(p.mountpoint)]
+    resolved = path.resolve()
+    mounts = [p for p in psutil.disk_partitions(all=True) if resolved.is_relative_to(p.mountpoint)]
     return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else None
 
 
 def read_ahead_bytes(path: Path) -> int | None:
-    """How far the system reads on behind a read of the disk that holds `path`; None where it does not say."""
+    """The read-ahead of the disk that holds `path`, in bytes; None if the system does not report it."""
     device = os.stat(path).st_dev
     with suppress(OSError, ValueError):
         return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024
@@ -64,7 +64,7 @@ def read_ahead_bytes(path: Path) -> int | None:
 
 
 def facts() -> dict[str, Any]:
-    """The machine's part of a measurement's provenance."""
+    """The part of a measurement's provenance that describes the machine."""
     return {
         "python": platform.python_version(),
         "machine": machine(),
@@ -76,5 +76,5 @@ def facts() -> dict[str, Any]:
 
 
 def thread_budget(cores: int | None) -> dict[str, str]:
-    """Environment variables that limit numeric libraries to so many threads (None: all cores)."""
+    """Environment variables that limit numeric libraries to `cores` threads (None: all available cores)."""
     return {name: str(cores or available_cores()) for name in THREAD_VARIABLES}

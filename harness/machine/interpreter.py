@@ -1,8 +1,9 @@
-"""Which Python runs a loader: this one, or that of .venvs/LOADER where the loader will not install beside the others.
+"""Which Python runs a loader: this one, or that of .venvs/LOADER if the loader cannot be installed with the others.
 
     python -m harness.machine.interpreter MODULE ...
 
-prints what that Python has. It needs the standard library alone, so that it can tell of half an environment too.
+prints an `Environment` as JSON. This module needs only the standard library, so that it works in an incomplete
+environment too.
 """
 
 import json
@@ -21,9 +22,10 @@ OWN = Path(".venvs")
 
 @dataclass(frozen=True)
 class Environment:
-    """Of one Python: its version, those of its packages, and of the modules asked for the missing ones.
+    """One Python installation.
 
-    owners: by module, the packages that bring its top level.
+    python: its version. packages: version by package name. missing: those of the requested modules that cannot be
+    imported. owners: by requested module, the packages that provide its top-level module.
     """
 
     python: str
@@ -33,7 +35,7 @@ class Environment:
 
 
 def own(loader: str) -> Path | None:
-    """The loader's own environment, relative to the project; None where it has none, or this Python is of it."""
+    """The loader's own environment, relative to the project; None if it has none, or if this Python belongs to it."""
     folder = OWN / loader
     if Path(sys.prefix).resolve() == ROOT / folder or not (ROOT / folder / "bin" / "python").exists():
         return None
@@ -41,55 +43,55 @@ def own(loader: str) -> Path | None:
 
 
 def interpreter(loader: str) -> str:
-    """The Python that converts for the loader and runs it."""
+    """The path of the Python that runs the loader and its conversion."""
     folder = own(loader)
     return str(ROOT / folder / "bin" / "python") if folder else sys.executable
 
 
 def environment(loader: str, modules: tuple[str, ...]) -> Environment:
-    """What the Python that runs the loader has."""
-    return _ask(interpreter(loader), modules) if own(loader) else _look(modules)
+    """The environment of the Python that runs the loader. modules: those to look for."""
+    return _ask(interpreter(loader), modules) if own(loader) else _inspect(modules)
 
 
 def missing(loader: str, modules: tuple[str, ...]) -> list[str]:
-    """Those of the modules that the Python which runs the loader lacks; looks up no package's version in this one."""
+    """Those of the modules that the Python of the loader lacks. In this Python it does not look up package versions."""
     return _ask(interpreter(loader), modules).missing if own(loader) else _missing(modules)
 
 
 @cache
 def _ask(python: str, modules: tuple[str, ...]) -> Environment:
     command = [python, "-m", "harness.machine.interpreter", *modules]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return Environment(**json.loads(told.stdout))
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return Environment(**json.loads(completed.stdout))
 
 
-def _look(modules: tuple[str, ...]) -> Environment:
-    packages, brings = _installed()
+def _inspect(modules: tuple[str, ...]) -> Environment:
+    packages, providers = _installed()
     return Environment(
         python=platform.python_version(),
         packages=packages,
         missing=_missing(modules),
-        owners={module: [name.lower() for name in brings.get(module.split(".")[0], ())] for module in modules},
+        owners={module: [name.lower() for name in providers.get(module.split(".")[0], ())] for module in modules},
     )
 
 
 @cache
 def _installed() -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Every package's version by its name, and the packages that bring each top-level module."""
+    """(version by package name, names of the packages that provide each top-level module)."""
     versions = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
     return versions, {module: sorted(set(names)) for module, names in packages_distributions().items()}
 
 
 def _missing(modules: tuple[str, ...]) -> list[str]:
-    return [module for module in modules if not _found(module)]
+    return [module for module in modules if not _is_importable(module)]
 
 
-def _found(module: str) -> bool:
+def _is_importable(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that a dotted name begins with
+    except ModuleNotFoundError:  # the parent package of a dotted name
         return False
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(_look(tuple(sys.argv[1:])))))
+    print(json.dumps(asdict(_inspect(tuple(sys.argv[1:])))))

@@ -10,7 +10,7 @@ from harness.errors import UserError
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Makes the folder and locks it for this process; UserError where another process holds the lock."""
+    """Creates and locks the folder. UserError if it is not writable, or another process holds the lock."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("w")
@@ -21,6 +21,6 @@ def lock(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"Another run is writing to {folder}; two at once would spoil each other. Wait for it, or stop it."
+                f"Another run is writing to {folder}; two at once would damage it. Wait for it, or stop it."
             ) from None
         yield

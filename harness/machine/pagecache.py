@@ -1,4 +1,4 @@
-"""The page cache: putting files out of it, bringing them in, and seeing what of them is in it."""
+"""The page cache: evicts files, reads files into it, and measures how much of them it holds."""
 
 import ctypes
 import mmap
@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-WINDOW_BYTES = 1 << 30  # mapped at a time when looking
+WINDOW_BYTES = 1 << 30  # mapped at a time by `resident`
 
 
 def evict(paths: Sequence[Path]) -> str | None:
-    """Drops the files from the page cache; returns how, or None where this system offers no way.
+    """Drops the files from the page cache. Returns the method, or None if this system offers none.
 
-    The files alone where that is enough, so that the libraries which a worker imports stay in memory, as does
-    everybody else's work; all of the cache, as root, where mincore still finds pages of them. Call it before the
-    process that maps the files exists: pages that some process has mapped stay.
+    "fadvise" drops only these files, so that the libraries that a worker imports and the data of other processes stay
+    in memory. If mincore still finds pages of the files, and this user is root, "drop_caches" empties the whole cache.
+    Call this before the process that maps the files starts: mapped pages are not dropped.
     """
     for path in paths:
         with path.open("rb") as file:
@@ -34,14 +34,17 @@ def evict(paths: Sequence[Path]) -> str | None:
 
 
 def evict_method() -> str | None:
-    """The most this user can do: empty all of the page cache, as root, or single files of it; None where neither."""
+    """The strongest method available: "drop_caches" empties the page cache (root only), "fadvise" drops single files.
+
+    None if there is neither.
+    """
     if os.access(DROP_CACHES, os.W_OK):
         return "drop_caches"
     return "fadvise" if hasattr(os, "posix_fadvise") else None
 
 
 def warm(paths: Sequence[Path]) -> None:
-    """Reads the files once, so that what memory can hold of them is in it."""
+    """Reads the files once, so that the page cache holds as much of them as fits."""
     buffer = bytearray(1 << 22)
     for path in paths:
         with path.open("rb", buffering=0) as file:
@@ -50,17 +53,17 @@ def warm(paths: Sequence[Path]) -> None:
 
 
 def resident(paths: Sequence[Path]) -> float | None:
-    """The share of the files' bytes that the page cache holds, by mincore; None where the system will not say."""
-    if sys.platform != "linux" or not all(_may_ask(path) for path in paths):
+    """The fraction of the files' pages that are in the page cache, from mincore; None if the system does not tell."""
+    if sys.platform != "linux" or not all(_may_query(path) for path in paths):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
-    held = pages = 0
+    cached = pages = 0
     for path in paths:
         size = path.stat().st_size
         with path.open("rb") as file:
             for offset in range(0, size, WINDOW_BYTES):
                 length = min(WINDOW_BYTES, size - offset)
-                # Private and writable only so that ctypes can take its address; nothing is written.
+                # ctypes needs a writable mapping to take its address. It is private, and nothing is written.
                 with mmap.mmap(file.fileno(), length, mmap.MAP_PRIVATE, offset=offset) as view:
                     vector = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
                     anchor = ctypes.c_char.from_buffer(view)
@@ -72,11 +75,11 @@ def resident(paths: Sequence[Path]) -> float | None:
                     del anchor
                     if failed:
                         raise OSError(ctypes.get_errno(), "mincore", str(path))
-                    held += int((vector & 1).sum())
+                    cached += int((vector & 1).sum())
                     pages += len(vector)
-    return held / pages if pages else 0.0
+    return cached / pages if pages else 0.0
 
 
-def _may_ask(path: Path) -> bool:
-    """To others than its owner and writers, Linux says that every page of a file is resident."""
+def _may_query(path: Path) -> bool:
+    """Whether mincore is truthful: to users who neither own a file nor may write it, Linux reports it as resident."""
     return os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid()

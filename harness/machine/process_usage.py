@@ -1,4 +1,4 @@
-"""What a process and its descendants use: processor time, bytes read, memory."""
+"""Resources that a process and its descendants use: CPU time, bytes read and memory."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import psutil
 
 
 class Usage(NamedTuple):
-    """Of this process, its living descendants and the ended ones it has waited for; None where not measurable."""
+    """The sum over this process, its living descendants and its ended children; None: cannot be measured."""
 
     cpu_s: float
     disk_read_bytes: int | None
@@ -22,7 +22,8 @@ class Usage(NamedTuple):
 
 def usage() -> Usage:
     ended = os.times()
-    cpu_s = time.process_time() + ended.children_user + ended.children_system  # os.times counts in hundredths
+    # process_time, because os.times has a resolution of 1/100 s
+    cpu_s = time.process_time() + ended.children_user + ended.children_system
     read = _read_bytes("self")
     for child in psutil.Process().children(recursive=True):
         try:
@@ -30,22 +31,22 @@ def usage() -> Usage:
             cpu_s += times.user + times.system
         except psutil.NoSuchProcess:
             continue
-        more = _read_bytes(str(child.pid))
-        read = None if read is None or more is None else read + more
+        child_read = _read_bytes(str(child.pid))
+        read = None if read is None or child_read is None else read + child_read
     return Usage(cpu_s, read)
 
 
 def _read_bytes(pid: str) -> int | None:
-    """Bytes fetched from storage on behalf of a process (its waited-for children included)."""
+    """Bytes read from storage on behalf of a process, including its children that have ended and were waited for."""
     try:
         text = Path(f"/proc/{pid}/io").read_text()
-    except OSError:  # not Linux, not ours, or ended a moment ago
+    except OSError:  # not Linux, another user's process, or the process has just ended
         return None
     return int(re.search(r"^read_bytes: (\d+)", text, re.MULTILINE)[1])
 
 
 def peak_rss_bytes() -> int | None:
-    """The process's own high-water mark and, of living descendants, what they hold now (shared pages shared out)."""
+    """The peak RSS of this process plus the current PSS of its living descendants; None where it cannot be measured."""
     try:
         status = Path("/proc/self/status").read_text()
         peak = int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[1]) * 1024
@@ -60,19 +61,19 @@ def peak_rss_bytes() -> int | None:
 
 
 def held_bytes(store: Sequence[str]) -> int:
-    """Memory that this process and its living descendants hold, shared pages shared out, but for pages of the store.
+    """The PSS of this process and its living descendants in bytes, without the mapped pages of the store.
 
-    store: the absolute paths of its files, pages of which can be dropped where they are mapped.
+    store: the absolute paths of its files. Their mapped pages can be dropped, so they are not counted.
     """
-    store, held = set(store), 0
+    store, total = set(store), 0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            held += sum(m.pss for m in process.memory_maps(grouped=False) if m.path not in store)
-    return held
+            total += sum(m.pss for m in process.memory_maps(grouped=False) if m.path not in store)
+    return total
 
 
 def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent ends, however it ends."""
+    """Asks Linux to kill this process when its parent ends for any reason."""
     if sys.platform == "linux":
         import ctypes
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 
 class Record(Protocol):
-    """What every record has. `LATER`, where a kind has it, names fields that its first lines lack: not measured."""
+    """The fields of every record. `LATER`, if a kind has it, names fields that older lines lack; they become None."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     provenance: dict[str, Any]
@@ -14,7 +14,7 @@ class Record(Protocol):
 
 
 def encode(record: Record) -> str:
-    """One line of JSON, without the line break. ValueError for a number that JSON does not have: nan or infinity."""
+    """One line of JSON, without the line break. ValueError for a number that JSON cannot hold: nan or infinity."""
     return json.dumps({f.name: getattr(record, f.name) for f in fields(record)}, default=_values, allow_nan=False)
 
 
@@ -27,8 +27,8 @@ def decode[T: Record](kind: type[T], line: str) -> T:
     if values.get("schema") != kind.schema:
         raise ValueError(f"it is not of schema {kind.schema}")
     later = dict.fromkeys(getattr(kind, "LATER", ()))
-    if odd := sorted(set(values | later) ^ {f.name for f in fields(kind)}):
-        raise ValueError(f"it has other fields than a {name}: {', '.join(odd)}")
+    if differing := sorted(set(values | later) ^ {f.name for f in fields(kind)}):
+        raise ValueError(f"it has other fields than a {name}: {', '.join(differing)}")
     for field in fields(kind):
         is_object = is_dataclass(field.type) or getattr(field.type, "__origin__", None) is dict
         if is_object and not isinstance(values[field.name], dict):
@@ -39,7 +39,7 @@ def decode[T: Record](kind: type[T], line: str) -> T:
 
 
 def _values(value: Any) -> dict[str, Any]:
-    """A field that is a dataclass itself."""
+    """The values of a field that is a dataclass."""
     return value.to_dict() if hasattr(value, "to_dict") else asdict(value)
 
 

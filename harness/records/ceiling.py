@@ -1,4 +1,4 @@
-"""The ceilings of a store: a line of ceilings.jsonl for each number of cores, and what they allow a loader."""
+"""The ceilings of a store, a line of ceilings.jsonl for each number of cores, and the throughput that they allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ FILE = "ceilings.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """What the machine allows with one store and so many cores, without a loader; null is "not measured".
+    """The rates of the machine with one store and a number of cores, without a loader; null is "not measured".
 
     storage: bytes/s by reader ("own", "own, huge pages", "fio") and mode, on all cores, with `piece_bytes` a read in
     random order; decode_cells_per_s: chunks decompressed from memory (null: the store is not compressed);
@@ -38,21 +38,22 @@ class Ceiling:
 
 
 class Roof(NamedTuple):
-    """cells_per_s: the least of the ceilings over a row; binds: "disk", "decode" or "copy"."""
+    """cells_per_s: the lowest of the ceilings that apply to a row; binds: its name, "disk", "decode" or "copy"."""
 
     cells_per_s: float
     binds: str
 
 
 def read(folder: Path) -> list[Ceiling]:
-    """Those of a machine's folder, in the order they were measured."""
+    """The ceilings in a machine's folder, in the order in which they were measured."""
     return jsonl.read(folder / FILE, Ceiling)
 
 
 def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
-    """The latest ceiling of the row's machine, data set, store and cores; None where there is none.
+    """The latest ceiling of the row's machine, data set, store and cores; None if there is none.
 
-    If only another store of the same cells was measured, its disk and copying hold too, and decoding is not known.
+    If only another store of the same cells was measured, its rates of the disk and of copying apply, and that of
+    decoding is unknown.
     """
     cores = m.condition.cores or m.provenance.get("cores")
     wanted = (m.provenance.get("machine"), m.provenance.get("dataset_fingerprint"), cores)
@@ -67,9 +68,9 @@ def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
 
 
 def roof(m: Measurement, ceiling: Ceiling) -> Roof:
-    """The rate that the machine allows at most, given the bytes that this row's loader took from the disk for a cell.
+    """The highest throughput that the machine allows, given the bytes per cell that this row's loader read from disk.
 
-    A loader that holds all cells in memory is bound by copying alone: it has read and decoded them when it opened.
+    A loader that holds all cells in memory is limited by copying only: it reads and decodes them when it opens.
     """
     limits = {"copy": ceiling.copy_cells_per_s[m.condition.output]}
     if not loaders.holds_all(m.condition.loader):

@@ -1,4 +1,4 @@
-"""What the making of a loader's store cost: a line of conversions.jsonl."""
+"""The cost of making a loader's store: a line of conversions.jsonl."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""Costs of a cell by how many cells are handled at once: a line of laws.jsonl for each."""
+"""The cost of a cell by the number of cells handled at once: a line of laws.jsonl for each number."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,11 @@ PHASES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """us_per_cell: of each repeat, of one operation (`law`: "ranking", "shuffling", "reading", "fitting") done by
-    `method` to `size` cells at once. With the law "ladder", size is the number of a phase."""
+    """The cost of an operation by `method` on `size` cells at once.
+
+    law: the operation, "ranking", "shuffling", "reading" or "fitting"; or "ladder", with which `size` is the number of
+    a phase. us_per_cell: microseconds per cell, of each repeat.
+    """
 
     dataset: str
     law: str

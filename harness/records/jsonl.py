@@ -9,14 +9,14 @@ from harness.records.measurement import Measurement
 
 
 def existing(folder: Path) -> Path:
-    """The folder; UserError where there is none."""
+    """The folder itself; UserError if it does not exist."""
     if not folder.is_dir():
         raise UserError(f"There is no results folder {folder}.")
     return folder
 
 
 def read[T: Record](path: Path, kind: type[T] = Measurement) -> list[T]:
-    """All records of a file, in the order they were appended; [] where there is no file."""
+    """All records of a file, in the order in which they were appended; [] if there is no file."""
     if not path.exists():
         return []
     records = []
@@ -32,7 +32,7 @@ def read[T: Record](path: Path, kind: type[T] = Measurement) -> list[T]:
 
 
 def append(path: Path, record: Record) -> None:
-    """Adds one line, which survives a power cut once this returns. On a full disk the file stays as it was."""
+    """Appends a line; once this returns, it survives a power cut. UserError on a full disk, with the file unchanged."""
     line = (encode(record) + "\n").encode()
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:

@@ -7,18 +7,17 @@ from harness.condition import Condition, Timing
 
 STATUSES = ("ok", "skipped", "failed", "timeout")
 COLD_AT_MOST = 0.01
-"""The largest share of a store in the page cache with which a cold condition may begin."""
+"""The largest share of a store that may be in the page cache when a cold condition begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The window of one process under one condition, or why there is none; null is "not measured", never 0.
+    """The window of one process under one condition, or the reason why there is none; null is "not measured", never 0.
 
     rows: cells delivered in `seconds`; windows: rows in each whole second; waiting_s: seconds of the window spent
-    waiting for the next minibatch; fetches: rows / the loader's fetch_rows; epochs: how many times the window began
-    the data anew; resident_before, resident_after: share of the store in the page cache; marks: the contract's claims
-    that the loader does not make, each with the reason. ValueError for a status that there is not, or "ok" without a
-    window.
+    waiting for the next minibatch; fetches: rows / the loader's fetch_rows; epochs: how many epochs began within the
+    window; resident_before, resident_after: share of the store in the page cache; marks: the contract's claims that
+    the loader does not keep, each with the reason. ValueError for an unknown status, or "ok" without a window.
     """
 
     LATER: ClassVar = ("waiting_s",)

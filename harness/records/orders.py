@@ -1,4 +1,4 @@
-"""Recorded orders: the row ids of an epoch's first minibatches, a file for each condition."""
+"""Recorded orders: the row ids of the first minibatches of an epoch, one file per condition."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,20 +9,20 @@ from harness.condition import Condition
 
 
 def path(folder: Path, condition: Condition, fingerprint: str) -> Path:
-    """Where a machine's folder keeps the order of a condition over the data set with this fingerprint."""
+    """The file in a machine's folder for the order of a condition over the data set with this fingerprint."""
     return folder / "orders" / f"{condition.twin.key}-{fingerprint}.npz"
 
 
 def save(path: Path, ids: Sequence[np.ndarray], fetch_rows: int) -> None:
-    """Writes the row ids of minibatches, whole or not at all.
+    """Writes the row ids of minibatches atomically.
 
     The npz holds `rows` (all ids, one minibatch after another), `sizes` (of the minibatches) and `fetch_rows`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".partial.npz")
+    partial = path.with_suffix(".partial.npz")
     sizes = np.array([len(rows) for rows in ids])
-    np.savez_compressed(aside, rows=np.concatenate(ids), sizes=sizes, fetch_rows=fetch_rows)
-    aside.rename(path)
+    np.savez_compressed(partial, rows=np.concatenate(ids), sizes=sizes, fetch_rows=fetch_rows)
+    partial.rename(path)
 
 
 def read(path: Path) -> tuple[list[np.ndarray], int]:

@@ -1,4 +1,4 @@
-"""Training runs: a line each in training.jsonl, and the losses of each run in a file beside it."""
+"""Training runs: a line of training.jsonl each, and a file with the losses of each run."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ ARMS = ("random", "block", "stream", "stream-buffer", "block-weighted", "true-we
 class Run:
     """One epoch of training in one order, from one seed.
 
-    seconds: of training alone, over so many minibatches; scores: by head ("linear drug") and test set ("iid": cells
+    seconds: of training alone, over all `minibatches`; scores: by head ("linear drug") and test set ("iid": cells
     held out of the training plates, "plate": cells of the last plate), macro_f1 over the classes that occur or are
     predicted, and accuracy.
     """
@@ -42,12 +42,12 @@ class Run:
 
 
 def key_of(fingerprint: str, arm: str, seed: int, *settings: float) -> str:
-    """12 hex digits that name a run, from everything that decides its outcome."""
+    """12 hex digits that identify a run: a hash of everything that determines its result."""
     return hashlib.sha256(json.dumps([Run.schema, fingerprint, arm, seed, *settings]).encode()).hexdigest()[:12]
 
 
 def curve_path(folder: Path, key: str) -> Path:
-    """Where a machine's folder keeps the log of a run.
+    """The file in a machine's folder for the log of a run.
 
     It is an npz: "losses" float32 (minibatches, heads) in nats; "heads", their names; and "plates" int16
     (minibatches,), the plate of most cells of each minibatch.

@@ -1,4 +1,4 @@
-"""Finds what cannot be true in records that are well formed: lines that were edited, or made by a broken harness."""
+"""Finds well-formed records that cannot be true: lines that were edited, or written by a faulty harness."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,18 +12,18 @@ from harness.records.cost import Cost
 from harness.records.measurement import COLD_AT_MOST, Measurement
 from harness.records.training import Run
 
-CPU_SLACK = 1.02  # clocks of processor time and of the wall are read one after the other
+CPU_SLACK = 1.02  # CPU time and wall-clock time are read one after the other
 CPU_SLACK_S = 0.1
-ABOVE = 1.5  # times the ceiling, which was measured at another time than the row
-CLOCKS_APART = timedelta(days=1)  # of two machines
+ABOVE = 1.5  # times the ceiling, which was not measured at the same time as the row
+CLOCKS_APART = timedelta(days=1)  # the clocks of two machines may differ
 KINDS = {conversion.FILE: Conversion, ceiling.FILE: Ceiling, training.FILE: Run, cost.FILE: Cost}
-"""What a file of that name holds; any other holds measurements."""
+"""File name: kind of its records. All other files hold measurements."""
 
 
 def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
-    """(file, line, what is wrong) of all records below the folder.
+    """(file, line, reason) for everything that is wrong with the records below the folder.
 
-    UserError for a line that is no record, or where there are none.
+    UserError for a line that is not a record, or if there are no records.
     """
     paths = sorted(folder.rglob("*.jsonl"))
     if not paths:
@@ -34,90 +34,91 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
         for line, record in enumerate(jsonl.read(path, kind), start=1):
             match record:
                 case Conversion():
-                    found = of_conversion(record)
+                    reasons = of_conversion(record)
                 case Ceiling():
-                    found = of_ceiling(record)
+                    reasons = of_ceiling(record)
                 case Run():
-                    found = of_run(record)
+                    reasons = of_run(record)
                 case Cost():
-                    sound = record.us_per_cell and min(record.us_per_cell) > 0
-                    found = [] if sound else ["it has no cost, or one that is not above 0"]
+                    is_positive = record.us_per_cell and min(record.us_per_cell) > 0
+                    reasons = [] if is_positive else ["it has no cost, or one that is not above 0"]
                 case _:
-                    found = [*of_measurement(record), *under(record, ceilings)]
-            yield from ((path, line, what) for what in [*found, *_of_provenance(record.provenance)])
+                    reasons = [*of_measurement(record), *under(record, ceilings)]
+            yield from ((path, line, reason) for reason in [*reasons, *_of_provenance(record.provenance)])
 
 
 def of_measurement(m: Measurement) -> list[str]:
-    """What cannot be of one row."""
+    """The reasons why one row cannot be true."""
     if m.status != "ok":
-        named = ("rows", "seconds", "windows", "fetches")
-        found = [f"it is {m.status}, and yet has {name}" for name in named if getattr(m, name)]
-        return found + ([] if m.reason else [f"it is {m.status} for no reason"])
-    found = []
+        of_window = ("rows", "seconds", "windows", "fetches")
+        reasons = [f"it is {m.status}, and yet has {name}" for name in of_window if getattr(m, name)]
+        return reasons + ([] if m.reason else [f"it is {m.status}, and gives no reason"])
+    reasons = []
     if m.seconds < m.timing.measure_s:
-        found.append(f"its window of {m.seconds:g} s is shorter than the {m.timing.measure_s:g} s asked for")
+        reasons.append(f"its window of {m.seconds:g} s is shorter than the {m.timing.measure_s:g} s asked for")
     if m.condition.cache != "warm" and (m.resident_before or 0) > COLD_AT_MOST:
-        found.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")
+        reasons.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")
     if m.condition.cache == "bounded" and not m.provenance.get("bound"):
-        found.append("it was to be bounded, and nothing says by what")
+        reasons.append("it was to be bounded, and nothing says by what")
     cores = m.condition.cores or m.provenance.get("cores")
     if m.cpu_s and cores and m.cpu_s > cores * m.seconds * CPU_SLACK + CPU_SLACK_S:
-        found.append(f"{m.cpu_s:.1f} s of processor time in {m.seconds:.1f} s are more than {cores} core(s) have")
+        reasons.append(f"{m.cpu_s:.1f} s of CPU time in {m.seconds:.1f} s are more than {cores} core(s) have")
     if m.windows is not None and (len(m.windows) != int(m.seconds) or sum(m.windows) > m.rows):
-        found.append("the rows of its seconds are not those of its window")
+        reasons.append("the rows of its seconds are not those of its window")
     if m.waiting_s is not None and not 0 <= m.waiting_s <= m.seconds:
-        found.append(f"it waited {m.waiting_s:g} s of {m.seconds:g}")
+        reasons.append(f"it waited {m.waiting_s:g} s of {m.seconds:g}")
     for name in ("resident_before", "resident_after"):
         share = getattr(m, name)
         if share is not None and not 0 <= share <= 1:
-            found.append(f"{name} is {share:g}, which is no share")
+            reasons.append(f"{name} is {share:g}, which is no share")
     for name in ("open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "peak_rss_bytes"):
         if (getattr(m, name) or 0) < 0:
-            found.append(f"{name} is below 0")
-    return found
+            reasons.append(f"{name} is below 0")
+    return reasons
 
 
 def under(m: Measurement, ceilings: Sequence[Ceiling]) -> list[str]:
-    """Whether a row is faster than this machine can read, decode or copy."""
-    over = ceiling.ceiling_of(m, ceilings) if m.status == "ok" else None
-    if over is None:
+    """The reason why a row cannot be true if it is faster than its machine can read, decode or copy; else nothing."""
+    limits = ceiling.ceiling_of(m, ceilings) if m.status == "ok" else None
+    if limits is None:
         return []
-    cells_per_s, binds = ceiling.roof(m, over)
+    cells_per_s, binds = ceiling.roof(m, limits)
     if m.cells_per_s <= ABOVE * cells_per_s:
         return []
     return [f"{m.cells_per_s:,.0f} cells/s are more than the {cells_per_s:,.0f} that the ceiling ({binds}) allows"]
 
 
 def of_ceiling(c: Ceiling) -> list[str]:
-    """What cannot be of one record of a store's ceilings."""
+    """The reasons why one record of a store's ceilings cannot be true."""
     rates = [rate for modes in c.storage.values() for rate in modes.values()]
     rates += [c.decode_cells_per_s, *c.copy_cells_per_s.values()]
-    found = [] if any(rates) else ["it has no rate at all"]
-    return found + (["a rate of it is not above 0"] if any(rate is not None and rate <= 0 for rate in rates) else [])
+    reasons = [] if any(rates) else ["it has no rate"]
+    return reasons + (["a rate of it is not above 0"] if any(rate is not None and rate <= 0 for rate in rates) else [])
 
 
 def of_conversion(c: Conversion) -> list[str]:
-    """What cannot be of one record of a store."""
+    """The reasons why one record of a conversion cannot be true."""
     if c.status != "ok":
-        return [] if c.reason else [f"it is {c.status} for no reason"]
+        return [] if c.reason else [f"it is {c.status}, and gives no reason"]
     if not (c.seconds and c.seconds > 0 and c.provenance.get("store_bytes")):
         return ["it is ok, yet without seconds or bytes"]
     return []
 
 
 def of_run(run: Run) -> list[str]:
-    """What cannot be of one training run."""
-    found = [] if run.minibatches > 0 and run.seconds > 0 else ["it has no minibatches or took no time"]
+    """The reasons why one training run cannot be true."""
+    reasons = [] if run.minibatches > 0 and run.seconds > 0 else ["it has no minibatches or took no time"]
     scores = [score for tests in run.scores.values() for kinds in tests.values() for score in kinds.values()]
     if not scores or not all(0 <= score <= 1 for score in scores):
-        found.append("it has no scores, or one that is not between 0 and 1")
-    return found
+        reasons.append("it has no scores, or one that is not between 0 and 1")
+    return reasons
 
 
 def _of_provenance(facts: dict) -> list[str]:
-    found = [f"nothing says of its {name}" for name in ("utc", "machine", "dataset_fingerprint") if not facts.get(name)]
-    if not found:
-        made = datetime.fromisoformat(facts["utc"])
-        if made > datetime.now(UTC) + CLOCKS_APART:
-            found.append(f"it was made in the future, {facts['utc']}")
-    return found
+    required = ("utc", "machine", "dataset_fingerprint")
+    reasons = [f"its provenance has no {name}" for name in required if not facts.get(name)]
+    if not reasons:
+        recorded = datetime.fromisoformat(facts["utc"])
+        if recorded > datetime.now(UTC) + CLOCKS_APART:
+            reasons.append(f"it was made in the future, {facts['utc']}")
+    return reasons

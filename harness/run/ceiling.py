@@ -1,4 +1,4 @@
-"""Measures what this machine allows with a store, without a loader: reading, decoding, copying into minibatches."""
+"""Measures the rates of reading, decoding and copying a store into minibatches, without a loader."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ from harness.run.process import spawn
 from harness.run.provenance import of_store, provenance
 from harness.run.stores import store_files, store_path
 
-PASSES = 5  # of which the best counts: the others met other work on this machine
-SECONDS = 2.0  # for which each of decoding and copying is measured
+PASSES = 5  # the best one counts: other work on the machine slows the others
+SECONDS = 2.0  # for each measurement of decoding or copying
 
 
-def have_ceilings(names: Sequence[str]) -> list[str]:
-    """One loader for each store that can be decoded and copied without a loader, of those named."""
+def with_ceilings(names: Sequence[str]) -> list[str]:
+    """Of these loaders, one for each store that can be decoded and copied without a loader."""
     stores = {}
     for name in names:
         adapter = loaders.get(name)
@@ -29,11 +29,11 @@ def have_ceilings(names: Sequence[str]) -> list[str]:
 
 
 def measure(dataset: Dataset, loader: str, say: Callable[[str], None]) -> list[Ceiling]:
-    """The ceilings of a loader's store on one core and on all. UserError where it cannot be read so."""
+    """The ceilings of a loader's store on one core and on all cores. UserError if they cannot be measured."""
     files = store_files(dataset, loader)
     facts = provenance(loader, dataset) | of_store(files)
-    alone = {cores: _without_disk(dataset, loader, cores, say) for cores in sorted({1, host.available_cores()})}
-    piece, storage = _disk(files, alone[1].piece_bytes, facts, say)
+    rates_by_cores = {cores: _in_memory(dataset, loader, cores, say) for cores in sorted({1, host.available_cores()})}
+    piece, storage = _disk(files, rates_by_cores[1].piece_bytes, facts, say)
     return [
         Ceiling(
             dataset=dataset.name,
@@ -45,12 +45,12 @@ def measure(dataset: Dataset, loader: str, say: Callable[[str], None]) -> list[C
             copy_cells_per_s=rates.copy_cells_per_s,
             provenance=facts,
         )
-        for cores, rates in alone.items()
+        for cores, rates in rates_by_cores.items()
     ]
 
 
-def _without_disk(dataset: Dataset, loader: str, cores: int, say: Callable[[str], None]) -> Rates:
-    """The rates of the loader's `ceiling`, in a worker of its own."""
+def _in_memory(dataset: Dataset, loader: str, cores: int, say: Callable[[str], None]) -> Rates:
+    """The rates of decoding and copying: the answer of the loader's `ceiling` in a fresh worker."""
     say(f"decoding and copying, cores {cores}")
     job = Job(
         task="ceiling", loader=loader, adapter=loaders.NAMES[loader], dataset=dataset,
@@ -65,9 +65,9 @@ def _without_disk(dataset: Dataset, loader: str, cores: int, say: Callable[[str]
 def _disk(
     files: Sequence[Path], piece_bytes: int, facts: dict[str, Any], say: Callable[[str], None]
 ) -> tuple[int, dict[str, dict[str, float | None]]]:
-    """(bytes of a random read, bytes/s by reader and mode: the best of the passes). fio's version and how the cache was
-    emptied enter `facts`."""
-    from harness.machine import disk  # brings numba
+    """(bytes per random read, bytes/s by reader and mode: the best of the passes). Adds fio's version and the method of
+    emptying the page cache to `facts`."""
+    from harness.machine import disk  # imports numba
 
     most = max(file.stat().st_size for file in files) // disk.PAGE * disk.PAGE
     if not most:
@@ -91,15 +91,15 @@ def _disk(
     return piece, rates
 
 
-def described(ceilings: Sequence[Ceiling]) -> list[str]:
+def describe(ceilings: Sequence[Ceiling]) -> list[str]:
     """The ceilings of one store as text: a line for each reader of the disk, and one for each number of cores."""
-    lines = [f"{ceilings[0].store}, {ceilings[0].piece_bytes:,} bytes a random read:"]
+    lines = [f"{ceilings[0].store}, {ceilings[0].piece_bytes:,} bytes per random read:"]
     for name, modes in ceilings[0].storage.items():
         rates = (f"{mode} {rate / 1e6:,.0f} MB/s" for mode, rate in modes.items() if rate)
         lines.append(f"  {name}: {'; '.join(rates)}")
     if fio := ceilings[0].storage.get("fio"):
-        own = ceilings[0].storage["own"]
-        lines.append("  own / fio: " + ", ".join(f"{own[m] / fio[m]:.2f}" for m in own if own[m] and fio[m]))
+        ours = ceilings[0].storage["own"]
+        lines.append("  own / fio: " + ", ".join(f"{ours[m] / fio[m]:.2f}" for m in ours if ours[m] and fio[m]))
     for c in ceilings:
         decode = f"decoding {c.decode_cells_per_s:,.0f} cells/s" if c.decode_cells_per_s else "nothing to decode"
         copies = (f"copying as {output} {rate:,.0f} cells/s" for output, rate in c.copy_cells_per_s.items())

@@ -1,4 +1,4 @@
-"""Several workers at the same time, as the ranks of a training run read: their wall-clock throughput together."""
+"""Several workers at the same time, like the ranks of a training run: their total throughput in wall-clock time."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,15 +9,15 @@ from harness.run.process import Pause, Progress, Spawn
 
 SUMMED = ("rows", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes")
 LONGEST = ("open_s", "first_batch_s", "epochs")
-BROKEN = "another of the processes did not come to begin"
+BROKEN = "another of the processes did not begin its window"
 
 
 def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn) -> Outcome:
     """The outcome of `job.condition.processes` workers that begin once all of them have opened.
 
-    rows are those of all workers, over the seconds from the first window's beginning to the last one's end. That is
-    less than the sum of their own rates where they do not all deliver for all of that time. open_s and first_batch_s
-    are of the slowest. If one worker fails, the outcome is its failure.
+    rows are the sum over all workers; seconds are from the beginning of the first window to the end of the last. The
+    resulting rate is less than the sum of the workers' rates if they do not all deliver during all of that time. open_s
+    and first_batch_s are of the slowest worker. If one worker fails, the outcome is its failure.
     """
     condition = job.condition
     if condition.cache == "bounded":

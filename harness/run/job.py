@@ -1,4 +1,4 @@
-"""What a worker is asked to do (Job), and what it answers (Outcome)."""
+"""The messages between parent and worker: the task (Job) and its result (Outcome)."""
 
 import json
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from harness.data.dataset import Dataset
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One task of a worker, with all that it needs to know.
+    """One task of a worker, with all its inputs.
 
     task: "convert" writes a loader's store; "ceiling" decodes and copies it without a loader; "measure" opens the
-    loader and times it; "weigh" finds out how much memory the loader holds.
+    loader and measures a window; "weigh" measures how much memory the loader holds.
     adapter: "module:Class" of the loader, so that the worker can use one that only this process has registered.
     store: the folder of the loader's store. condition, timing, files (of the store, absolute): for measure and weigh.
-    order_path: where to record the order, if it is to be recorded. cores, seconds: for ceiling.
+    order_path: the file in which to record the order; None: not recorded. cores, seconds: for ceiling.
     """
 
     task: Literal["convert", "ceiling", "measure", "weigh"]
@@ -42,7 +42,7 @@ class Job:
     @classmethod
     def from_json(cls, line: str) -> "Job":
         values = json.loads(line)
-        build = {
+        parsers = {
             "dataset": Dataset.from_dict,
             "condition": Condition.from_dict,
             "timing": lambda fields: Timing(**fields),
@@ -50,15 +50,15 @@ class Job:
             "order_path": Path,
             "files": tuple,
         }
-        made = {name: function(values[name]) for name, function in build.items() if values[name] is not None}
-        return cls(**values | made)
+        parsed = {name: parse(values[name]) for name, parse in parsers.items() if values[name] is not None}
+        return cls(**values | parsed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
     """The answer to "measure": the fields of a Measurement that the worker fills.
 
-    edges_s: the clock at the window's first and last edge; processes of one machine share the clock.
+    edges_s: the clock at the window's first and last edge; all processes of a machine share the clock.
     """
 
     rows: int
@@ -95,7 +95,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """The answer to "weigh": bytes that the worker held at most."""
+    """The answer to "weigh": the most bytes that the worker held."""
 
     held_bytes: int
 
@@ -108,9 +108,9 @@ Answer = Window | Converted | Rates | Held
 class Outcome:
     """How a worker ended.
 
-    reason: why it is not ok; of one that is ok, what went wrong after its answer. answer: if it is ok. errno: the
-    system's error number, if an OSError ended the task (0 where it had none). out_of_memory: whether the worker was
-    killed by its memory limit. log: what it wrote to standard error.
+    reason: why it is not ok; if it is ok, what went wrong after its answer. answer: only if it is ok. errno: the
+    system's error number if an OSError ended the task (0 if it had none). out_of_memory: whether the memory limit
+    killed the worker. log: its standard error.
     """
 
     status: Literal["ok", "skipped", "failed", "timeout"]
@@ -122,13 +122,13 @@ class Outcome:
 
     @classmethod
     def of_message(cls, task: str, message: Mapping[str, Any]) -> "Outcome":
-        """From what the worker sent; its answer is of the task's kind."""
+        """The outcome in a worker's message. The type of its answer follows from the task."""
         answer = message["answer"]
         return cls(**message | {"answer": ANSWERS[task](**answer) if answer is not None else None})
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
-    """What `Outcome.of_message` reads, as JSON holds it."""
+    """The message that `Outcome.of_message` reads, in values that JSON can hold."""
     return {
         "status": outcome.status,
         "reason": outcome.reason,

@@ -1,4 +1,4 @@
-"""The only stopwatch."""
+"""The clock of all measurements: consumes minibatches and measures one window."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from harness.condition import Timing
 
-TOUCH_STEP_BYTES = 4096  # a memory page: what is never touched may never have been read
+TOUCH_STEP_BYTES = 4096  # a memory page; a page that is not touched may not have been read
 
 
 class Batches(Protocol):
-    """What of a loader is timed."""
+    """The part of a loader that is measured."""
 
     fetch_rows: int
 
@@ -21,13 +21,12 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """One window, from one batch's arrival to another's.
+    """One window, from the arrival of one batch (the first edge) to that of another (the last edge).
 
-    rows: cells delivered after the first edge, up to and with the batch at the last; seconds between the edges;
-    windows: the rows of each whole second of it, for diagnosis; waiting_s: of those seconds, what was spent waiting for
-    the next batch; first_batch_s: from asking for the first epoch to its first batch; epochs: how many times the
-    window began the data anew; start_s: what the clock said at the first edge; begun, ended: what `probe` said at the
-    two edges.
+    rows: cells delivered after the first edge, up to and including the batch at the last edge; seconds: between the
+    edges; windows: the rows of each whole second, for diagnosis; waiting_s: the part of `seconds` spent waiting for the
+    next batch; first_batch_s: from requesting the first epoch to its first batch; epochs: how many epochs began within
+    the window; start_s: the clock at the first edge; begun, ended: the results of `probe` at the two edges.
     """
 
     rows: int
@@ -56,32 +55,32 @@ def measure(
 ) -> Trace:
     """Consumes epoch after epoch: a warm-up, then a window of whole fetches.
 
-    Both edges of the window are arrivals of the first batch of a fetch. A loader that fetches many batches at
-    once delivers them in bursts; edges anywhere else would count a burst that was paid for before the window,
-    or pay for one that is not counted. So the window is at least `timing.measure_s` long, and one fetch more at
-    most; where a fetch takes longer than the window, it holds one fetch.
+    Both edges of the window are arrivals of the first batch of a fetch. A loader that fetches many batches at once
+    delivers them in bursts. With edges elsewhere, the window could count a burst that was read before it began, or
+    include the time of a burst that it does not count. The window is therefore at least `timing.measure_s` long and
+    at most one fetch longer. If a fetch takes longer than that, the window is one fetch.
 
-    The first batch of all is no edge: it may be handed over before the rest of its fetch is there.
+    The very first batch is not an edge, because it may arrive before the rest of its fetch has been read. Both edges
+    belong to fetches of full length: the last fetch of an epoch may be short, and a window
+    that began with it would count too few or too many rows for its time.
 
-    Both edges are of fetches of full length: an epoch's last one may be short, and a window that began on it
-    would count less than it paid for, or more.
-
-    epoch_rows: cells of an epoch. period_rows: rows after which the arrivals repeat themselves (the loader's
-    fetch_rows times its processes). first_epoch: the number of the epoch to begin with. consumer_s: for so long
-    each batch is in the hands of an emulated consumer, which leaves the processor alone, as an accelerator does.
+    epoch_rows: cells of an epoch. period_rows: rows after which the arrivals repeat (the loader's fetch_rows times its
+    processes). first_epoch: the number of the first epoch. consumer_s: seconds for which an emulated consumer holds
+    each batch without using the CPU, as an accelerator does. Raises ValueError for an epoch without a batch, or a clock
+    that goes back.
     """
     period = period_rows or loader.fetch_rows
     start = clock()
     first = begin = None
     rows, windows, epochs, total = 0, [], 0, 0
-    asked, waiting = start, 0.0
-    begun: Any = None
+    requested, waiting = start, 0.0
+    first_probe: Any = None
     for index in count(first_epoch):
         in_epoch, fetch = 0, -1
         for batch in loader.epoch(index):
             now = clock()
-            if now < asked:
-                raise ValueError(f"the clock went back by {asked - now:g} s; this machine's time cannot be trusted")
+            if now < requested:
+                raise ValueError(f"the clock went back by {requested - now:g} s; this machine's time cannot be trusted")
             n = touch(batch)
             first = now if first is None else first
             total += n
@@ -92,11 +91,11 @@ def measure(
             if begin is None:
                 progress("warm-up", total, now - start)
                 if is_edge and total > n and now - start >= timing.warmup_s:
-                    begun, begin = probe(), clock()
+                    first_probe, begin = probe(), clock()
             else:
                 rows += n
                 elapsed = now - begin
-                waiting += now - asked
+                waiting += now - requested
                 windows.extend([0] * (int(elapsed) + 1 - len(windows)))
                 windows[int(elapsed)] += n
                 progress("window", rows, elapsed)
@@ -109,12 +108,12 @@ def measure(
                         first_batch_s=first - start,
                         epochs=epochs,
                         start_s=begin,
-                        begun=begun,
+                        begun=first_probe,
                         ended=probe(),
                     )
             if consumer_s:
                 sleep(consumer_s)
-            asked = clock()
+            requested = clock()
         if not in_epoch:
             raise ValueError(f"epoch {index} held no batch")
         epochs += begin is not None
@@ -122,7 +121,7 @@ def measure(
 
 
 def touch(batch: Any) -> int:
-    """Reads a value of every page of the batch, so that nothing lazy is counted; returns its rows."""
+    """Reads a value from every page of the batch, so that lazily loaded data is read; returns the number of rows."""
     x = batch.x
     for part in (x.data, x.indices, x.indptr) if hasattr(x, "indptr") else (x.reshape(-1),):
         step = max(1, TOUCH_STEP_BYTES // part.itemsize)

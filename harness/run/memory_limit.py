@@ -1,4 +1,4 @@
-"""A worker in limited memory: its page cache holds no more than a share of the store, as if the store were larger."""
+"""A worker with limited memory: its page cache holds only a share of the store, as if the store were larger."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,17 +13,17 @@ from harness.run.process import Pause, Progress, Spawn
 def spawn_bounded(
     job: Job, files: Sequence[Path], timeout_s: float, progress: Progress, spawn: Spawn
 ) -> tuple[Outcome, dict[str, Any] | None]:
-    """(the outcome of a worker with limited memory, how it was limited; None: it was not).
+    """(the outcome of a worker with limited memory, a description of the limit or None if there was none).
 
-    The limit is what the worker holds once its buffers are full, and the condition's share of the store's files. A
-    worker that needs more is run again without a limit, to find out how much.
+    The limit is the memory that the worker holds once its buffers are full, plus the condition's share of the store's
+    files. A worker that needs more is run again without a limit, to measure how much.
     """
     condition = job.condition
     cache_bytes = int(condition.memory_fraction * sum(file.stat().st_size for file in files))
     bound: dict[str, Any] | None = None
     with cgroup.group() as group:
         if group is None:
-            reason = "this system lets this user make no control group, with which memory is bounded"
+            reason = "this user can make no control group on this system, which the memory limit needs"
             return Outcome(status="skipped", reason=reason), None
 
         def begin(held_bytes: int) -> None:
@@ -43,7 +43,7 @@ def spawn_bounded(
         weighed = spawn(replace(job, task="weigh", order_path=None), condition.cores, timeout_s, progress)
         limit, held, cache = (n / 1e6 for n in (bound["limit_bytes"], bound["held_bytes"], cache_bytes))
         more = (weighed.answer.held_bytes if weighed.answer else 0) / 1e6 - limit
-        needs = f"needs {more:,.0f} MB more" if more > 0 else "needs more, at moments,"
+        needs = f"needs {more:,.0f} MB more" if more > 0 else "needs more at times"
         reason = (
             f"it {needs} than its limit of {limit:,.0f} MB: {held:,.0f} held with full buffers, {cache:,.0f} of cache"
         )

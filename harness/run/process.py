@@ -1,4 +1,4 @@
-"""Runs one worker process to its end, or kills it and all that it started, and says how it ended."""
+"""Runs one worker process to its end, or kills it and the processes it started, and reports how it ended."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from harness.machine.cgroup import Group
 from harness.machine.interpreter import interpreter
 from harness.run.job import Job, Outcome
 
-EXIT_S = 60.0  # for a worker to end by itself after it has closed its output
+EXIT_S = 60.0  # for a worker to exit after it has closed its output
 
 Progress = Callable[[str, int, float], None]
 """Receives a worker's progress: phase, cells, seconds."""
@@ -45,9 +45,9 @@ class Spawn(Protocol):
 def spawn(
     job: Job, cores: int | None, timeout_s: float | None, progress: Progress, pause: Pause | None = None
 ) -> Outcome:
-    """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" where it sent none.
+    """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" if it sent none.
 
-    An outcome that has come stands: what goes wrong afterwards becomes its `reason`. cores: the size of the thread
+    An outcome that was received stays as it is: a later error only becomes its `reason`. cores: the size of the thread
     pools of the libraries that the worker imports (None: all cores).
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -63,7 +63,7 @@ def spawn(
             start_new_session=True,
         )
         try:
-            with suppress(BrokenPipeError):  # the exit code of a worker that has gone says why
+            with suppress(BrokenPipeError):  # the exit code of a dead worker gives the reason
                 if pause and pause.group:
                     pause.group.add(worker.pid)
                 _send(worker, job.to_json(), last=pause is None)
@@ -86,7 +86,7 @@ def spawn(
                 if "phase" in message:
                     progress(message["phase"], message["rows"], message["seconds"])
             else:
-                with suppress(subprocess.TimeoutExpired):  # its outcome has come already
+                with suppress(subprocess.TimeoutExpired):  # its outcome was received
                     worker.wait(timeout=EXIT_S)
         except TimeoutError:
             trouble = f"no {'order' if outcome else 'result'} after {timeout_s:g} s"
@@ -99,7 +99,7 @@ def spawn(
     if outcome is None:
         outcome = Outcome(status="failed")
         trouble = trouble or death(status, text)
-    # The kernel may have killed a process that the worker started, and not the worker itself.
+    # The kernel may have killed a process that the worker started instead of the worker itself.
     killed = bool(pause and pause.group and outcome.status == "failed" and pause.group.has_killed())
     reason = "its memory limit killed it" if killed else outcome.reason or trouble
     return replace(outcome, reason=reason, out_of_memory=killed, log=text)
@@ -123,22 +123,22 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
-    """Whole lines from a pipe as they come; TimeoutError once the deadline has passed."""
-    rest = b""
+    """Complete lines from a pipe as they arrive; TimeoutError once the deadline has passed."""
+    partial = b""
     while True:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([pipe], [], [], left)
+        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready, _, _ = select.select([pipe], [], [], remaining)
         if not ready:
             raise TimeoutError
         piece = os.read(pipe.fileno(), 1 << 16)
         if not piece:
             return
-        *lines, rest = (rest + piece).split(b"\n")
+        *lines, partial = (partial + piece).split(b"\n")
         yield from lines
 
 
 def death(status: int | None, log: str) -> str:
-    """Why a worker ended without an outcome, in a sentence."""
+    """The reason why a worker ended without an outcome."""
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "it wrote no message")
     if status is None:
         return "the worker closed its output and did not end"
@@ -150,7 +150,7 @@ def death(status: int | None, log: str) -> str:
 
 
 def _kill_group(worker: subprocess.Popen) -> None:
-    with suppress(ProcessLookupError):  # it and its children may have ended by themselves
+    with suppress(ProcessLookupError):  # it and its children may have exited
         os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()
     worker.stdout.close()

@@ -1,4 +1,4 @@
-"""The provenance of a record: machine, moment, commit, versions, data set, disk."""
+"""The provenance of a record: machine, time, commit, versions, data set, disk."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[
 
 
 def of_store(files: Sequence[Path]) -> dict[str, Any]:
-    """The part of the provenance that describes where the store lies."""
+    """The part of the provenance that describes the store's files and their disk."""
     return {
         "store_bytes": sum(file.stat().st_size for file in files),
         "filesystem": host.filesystem(files[0]),

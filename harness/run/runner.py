@@ -1,4 +1,4 @@
-"""The parent process: which measurements are missing, in what order, and each one in a fresh worker."""
+"""The parent process: selects and orders the missing measurements, and makes each in a fresh worker."""
 
 import os
 import random
@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
 
 class Display(Protocol):
-    """Shows what is measured; see `harness.commands.display`."""
+    """Shows the progress; see `harness.commands.display`."""
 
     def begin(self, condition: Condition, repeat: int, timing: Timing) -> None: ...
 
@@ -42,14 +42,14 @@ class Display(Protocol):
 
 
 def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: int, retry: bool) -> list[Task]:
-    """The measurements that are still to be made, in the order in which to make them.
+    """The missing measurements, in the order in which to make them.
 
-    Repeats are the outer loop, and the conditions are shuffled inside it, so that drift affects all alike. A row
+    Repeats are the outer loop, and the conditions are shuffled inside it, so that drift affects all equally. A row
     counts as done if it is of these files with this timing; with `retry`, only if it is ok. A row of uncommitted code
-    is measured again once the code is committed, and one of a loader that was not installed once it is.
+    is measured again once the code is committed, and a row of a loader that was not installed once it is installed.
     """
     _, dirty = git.state()
-    had = {
+    completed = {
         (m.condition, m.repeat)
         for m in done
         if m.timing == grid.timing
@@ -62,7 +62,7 @@ def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: 
     for repeat in range(repeats):
         conditions = list(grid.conditions)
         random.Random(f"{grid.name} {repeat}").shuffle(conditions)
-        tasks += [Task(c, repeat) for c in conditions if (c, repeat) not in had]
+        tasks += [Task(c, repeat) for c in conditions if (c, repeat) not in completed]
     return tasks
 
 
@@ -77,15 +77,15 @@ def run(
 ) -> None:
     """Measures the tasks one after another, appending each to `path` before the next begins.
 
-    storeless: the loaders whose store could not be made, and why. spawn: gives a job to a worker.
-    UserError where the data set is replaced meanwhile.
+    storeless: the loaders whose store could not be made, with the reasons. spawn: gives a job to a worker.
+    UserError if the files of the data set are replaced meanwhile.
     """
     before = stamps(dataset.paths)
     for task in tasks:
         if stamps(dataset.paths) != before:
             raise UserError(
-                f"The files of {dataset.name} were replaced while they were measured. Start again: the rows so far are "
-                "of the old files, and are kept as such."
+                f"The files of {dataset.name} were replaced while they were measured. Start again; the rows so far are "
+                "of the old files, and are kept."
             )
         display.begin(task.condition, task.repeat, grid.timing)
         measurement = measure_one(grid, dataset, task, storeless, path.parent, display, spawn)
@@ -102,7 +102,7 @@ def measure_one(
     display: Display,
     spawn: Spawn = spawn,
 ) -> Measurement:
-    """One row. The page cache is emptied before the worker exists: pages that a process has mapped would stay."""
+    """Makes one row. The page cache is emptied before the worker starts, because pages mapped by a process stay."""
     condition = task.condition
     row: dict[str, Any] = {
         "condition": condition,
@@ -125,12 +125,12 @@ def measure_one(
         display.phase("evict")
         method = row["provenance"]["evict_method"] = pagecache.evict(files)
         if method is None:
-            return Measurement(**row, status="skipped", reason="this system offers no way to empty its page cache")
+            return Measurement(**row, status="skipped", reason="the page cache cannot be emptied on this system")
     row["resident_before"] = pagecache.resident(files)
     if condition.cache != "warm" and (row["resident_before"] or 0) > COLD_AT_MOST:
         in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
-        why = "it lies on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
-        reason = f"{row['resident_before']:.0%} of the store stayed in the page cache: {why}"
+        cause = "it is on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
+        reason = f"{row['resident_before']:.0%} of the store stayed in the page cache: {cause}"
         return Measurement(**row, status="failed", reason=reason)
     job = Job(
         task="measure",
@@ -164,10 +164,10 @@ def measure_one(
 
 
 def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> Path | None:
-    """Where this measurement is to record its order; None where another one records it.
+    """The file in which this measurement records its order; None if it does not record it.
 
-    The first repeat records it anew, so that it is of this very code. Where the grid holds the condition's twin, which
-    has the same order, the twin does so.
+    The first repeat replaces an existing file, so that the order is of the current code. If the grid contains the
+    condition's twin, which has the same order, the twin records it instead.
     """
     condition = task.condition
     path = orders.path(folder, condition, dataset.fingerprint)
@@ -178,7 +178,7 @@ def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> P
 
 
 def stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
-    """For each file, what changes when it is replaced or written to; None for a file that is gone."""
+    """For each file its inode, size and modification time, to notice changes; None for a file that does not exist."""
     return [(s.st_ino, s.st_size, s.st_mtime_ns) if (s := _stat(file)) else None for file in files]
 
 

@@ -1,4 +1,4 @@
-"""The stores of loaders that do not read h5ad files: where each lies, and its making, once, whole or not at all."""
+"""The stores of loaders that do not read h5ad files: their paths, and their creation, once and atomically."""
 
 import errno
 import shutil
@@ -20,38 +20,38 @@ STORES = DATA / "stores"
 
 
 def store_path(dataset: Dataset, loader: str) -> Path:
-    """Where the loader's store of these files lies, or will lie."""
+    """The path of the loader's store of these files, which may not exist yet."""
     adapter = loaders.get(loader)
     return STORES / f"{dataset.name}-{dataset.fingerprint}" / adapter.store.replace("/", "-")
 
 
 def store_files(dataset: Dataset, loader: str) -> list[Path]:
-    """The files the loader reads: the data set's own, or those of its store."""
+    """The files that the loader reads: those of the data set, or of its store."""
     if loaders.get(loader).store == UNCONVERTED:
         return list(dataset.paths)
     return sorted(path for path in store_path(dataset, loader).rglob("*") if path.is_file())
 
 
 def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> Conversion | None:
-    """Converts the data set for the loader in a worker; None where the store is there already, or not needed.
+    """Converts the data set for the loader in a worker; None if the store exists or is not needed.
 
-    A conversion that fails leaves nothing behind but its reason. UserError where the disk is full.
+    A conversion that fails leaves no files behind. UserError if the disk is full.
     """
     adapter = loaders.get(loader)
     path = store_path(dataset, loader)
     if adapter.store == UNCONVERTED or path.exists():
         return None
-    aside = path.with_name(path.name + ".partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    partial = path.with_name(path.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
     job = Job(
-        task="convert", loader=loader, adapter=loaders.NAMES[loader], dataset=dataset, store=aside.resolve()
+        task="convert", loader=loader, adapter=loaders.NAMES[loader], dataset=dataset, store=partial.resolve()
     )  # fmt: skip
     outcome = spawn(job, None, None, lambda phase, cells, seconds: progress(cells))
     if outcome.status == "ok":
-        aside.rename(path)
+        partial.rename(path)
     else:
-        shutil.rmtree(aside)
+        shutil.rmtree(partial)
     if outcome.errno == errno.ENOSPC:
         raise UserError(f"the disk of {DATA} is full; nothing that looks finished was left on it.")
     facts = provenance(loader, dataset)

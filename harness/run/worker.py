@@ -2,8 +2,8 @@
 
     python -m harness.run.worker < job
 
-It imports one adapter, and may run in another environment's Python. Where memory is to be limited, or several workers
-are measured at the same time, it reports that it is ready and what it holds, and waits for a line before it goes on.
+It imports one adapter, and may run in the Python of another environment. If its memory is to be limited, or several
+workers are measured at the same time, it reports that it is ready and how many bytes it holds, and waits for a line.
 """
 
 import json
@@ -26,7 +26,7 @@ from loaders.protocol import Incompatible
 
 PROGRESS_S = 0.5
 ORDER_BATCHES = 512
-LOOK_S = 0.1  # between two looks at how much memory is held
+SAMPLE_S = 0.1  # between two samples of the memory in use
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -92,7 +92,7 @@ def measure_window(job: Job, send: Send) -> Window:
     try:
         if condition.cache == "bounded":
             send({"phase": "fill", "rows": 0, "seconds": 0.0})
-            # When the third buffer begins, the loader holds what it goes on holding.
+            # When the third fetch begins, the memory in use has reached its final size.
             send({"ready": held_at_most(loader, job.files, lambda rows, seconds: rows > 2 * period_rows)})
             sys.stdin.readline()
         elif condition.processes > 1:
@@ -129,18 +129,18 @@ def measure_window(job: Job, send: Send) -> Window:
 
 
 def weigh(job: Job, send: Send) -> Held:
-    """Reads for as long as a measurement would take, with no limit on memory."""
+    """Reads for as long as a measurement would take, without a memory limit."""
     timing = job.timing
     loader, _ = open_loader(job, send)
     try:
-        held = held_at_most(loader, job.files, lambda rows, seconds: seconds > timing.warmup_s + timing.measure_s)
+        held_bytes = held_at_most(loader, job.files, lambda rows, seconds: seconds > timing.warmup_s + timing.measure_s)
     finally:
         loader.close()
-    return Held(held_bytes=held)
+    return Held(held_bytes=held_bytes)
 
 
 def open_loader(job: Job, send: Send) -> tuple[Any, float]:
-    """(the loader without row ids, on no more cores than the condition has; the seconds that opening took)."""
+    """(the loader without row ids, limited to the condition's cores; the seconds that opening took)."""
     if job.condition.cores:
         limit_cores(job.condition.cores)
     send({"phase": "open", "rows": 0, "seconds": 0.0})
@@ -151,29 +151,29 @@ def open_loader(job: Job, send: Send) -> tuple[Any, float]:
 
 
 def limit_cores(cores: int) -> None:
-    """Restricts this process to so many of its cores; Incompatible where it has fewer."""
+    """Limits this process to `cores` of its cores; Incompatible if it has fewer."""
     if cores > host.available_cores():
-        raise Incompatible(f"it asks for {cores} cores, and there are {host.available_cores()}")
+        raise Incompatible(f"it needs {cores} cores, and {host.available_cores()} are available")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def held_at_most(loader: Any, files: Sequence[str], enough: Callable[[int, float], bool]) -> int:
     """The most bytes that this process and its children held while they read the first epoch until
     `enough(rows, seconds)`; mapped pages of the store's files are not counted."""
-    start = looked = time.monotonic()
+    start = sampled = time.monotonic()
     most, rows = 0, 0
     for batch in loader.epoch(0):
         rows += touch(batch)
         now = time.monotonic()
-        if now - looked > LOOK_S:
-            most, looked = max(most, process_usage.held_bytes(files)), now
+        if now - sampled > SAMPLE_S:
+            most, sampled = max(most, process_usage.held_bytes(files)), now
         if enough(rows, now - start):
             break
     return max(most, process_usage.held_bytes(files))
 
 
 def record_order(job: Job, send: Send) -> None:
-    """Opens the loader again, with row ids, and saves those of an epoch's first minibatches."""
+    """Opens the loader again, with row ids, and saves those of the first minibatches of an epoch."""
     send({"phase": "order", "rows": 0, "seconds": 0.0})
     loader = loaders.load(job.adapter).open(job.dataset, job.store, job.condition, rows=True)
     try:
@@ -202,7 +202,7 @@ def first_batches(batches: Iterator[Any], fetch_rows: int, seconds: float) -> li
 
 
 def _private_output() -> Send:
-    """Keeps standard output for the protocol; what a library prints there goes to standard error."""
+    """Reserves standard output for the protocol: redirects the output of libraries to standard error."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -213,7 +213,7 @@ def _private_output() -> Send:
 
 
 def _errno(error: BaseException | None) -> int | None:
-    """The system's error number, of the error or its cause; 0 for an OSError without one, as HDF5 raises."""
+    """The system's error number, from the error or its causes; 0 for an OSError without a number, as h5py raises."""
     while error is not None:
         if isinstance(error, OSError):
             return error.errno or 0

@@ -1,10 +1,10 @@
-"""asv's view of the measurement: what it times is what `harness.run.worker` times, with the same stopwatch.
+"""asv benchmarks. They measure the same as `harness.run.worker`, with the same clock.
 
-asv knows smaller as better only, so throughput is microseconds a cell. A figure from a loader is one sample, of one
-fresh process; eight of them, since asv's test can find nothing significant in six.
+For asv smaller is better, so throughput is given as microseconds per cell. Each measurement of a loader is one sample
+from a new process. There are eight samples, because asv's significance test cannot succeed with six.
 
-asv installs each commit's wheel, which holds the library alone; harness and adapters are this checkout's for all of
-them. So the checkout is the last place where modules are looked for, or its library would hide the wheel's.
+asv installs the wheel of each commit, which contains only the library. Harness and adapters are those of this checkout
+for all commits. The checkout is last in sys.path, so that its library does not hide the one in the wheel.
 """
 
 import sys

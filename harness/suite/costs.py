@@ -1,4 +1,4 @@
-"""What our loader takes before its first batch, and in memory."""
+"""The time our loader needs to open and to deliver its first minibatch, and its peak memory."""
 
 from dataclasses import replace
 
@@ -16,15 +16,15 @@ class Costs:
     def setup(self, store: str) -> None:
         self.dataset = dataset(STORES[store])
         self.condition = Condition(dataset="small", loader=STORES[store], cache="warm")
-        self.briefly = replace(TIMING, warmup_s=0, measure_s=0.01)
+        self.short_timing = replace(TIMING, warmup_s=0, measure_s=0.01)
 
     def track_open_ms(self, store: str) -> dict:
-        """Opening 14 files, or their zarr."""
-        return sample(measured(self.dataset, self.condition, self.briefly).open_s * 1e3)
+        """The time to open the 14 files or their zarr store."""
+        return sample(measured(self.dataset, self.condition, self.short_timing).open_s * 1e3)
 
     def track_first_batch_ms(self, store: str) -> dict:
-        """From opening to the first batch."""
-        window = measured(self.dataset, self.condition, self.briefly)
+        """The time from opening to the first minibatch."""
+        window = measured(self.dataset, self.condition, self.short_timing)
         return sample((window.open_s + window.first_batch_s) * 1e3)
 
     def track_peak_mb(self, store: str) -> dict:

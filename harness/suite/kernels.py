@@ -1,4 +1,4 @@
-"""What our loader is made of, each alone: decoding chunks, copying rows to their places, drawing an order."""
+"""The parts of our loader, measured separately: decoding chunks, copying rows to minibatches, and sampling."""
 
 from loaders.decoding import copied_cells_per_s, decoded_cells_per_s
 from loadstone import open_h5ad
@@ -33,7 +33,7 @@ class Kernels:
 
 
 class Sampling:
-    """Blocks of 16 of ten million cells. asv's own clock: nothing is read, and no window has edges."""
+    """Samples blocks of 16 from ten million cells. Timed by asv: nothing is read, so there is no window."""
 
     timeout = 300
     version = "1"

@@ -1,4 +1,4 @@
-"""The data set of the suite, made once under .asv/, and one measurement of a loader over it."""
+"""The data set of the benchmarks, generated once under .asv/, and the measurement of a loader on it."""
 
 import os
 from pathlib import Path
@@ -14,18 +14,18 @@ from harness.run.stores import prepare, store_files, store_path
 from harness.run.worker import measure_window
 
 FOLDER = Path(__file__).resolve().parents[2] / ".asv"
-ROUNDS = 8  # with six, asv's test cannot find a difference significant, whatever it is
+ROUNDS = 8  # with six, asv's test finds no difference significant, however large it is
 TIMING = Timing(warmup_s=0.5, measure_s=float(os.environ.get("ASV_MEASURE_S", "1.5")), order_s=0)
 STORES = {"h5ad": "native", "zarr": "native_zarr"}
 
 
 def dataset(loader: str = "native") -> Dataset:
-    """The set, with the loader's store made and all of it in the page cache: asv measures the processor's work."""
+    """The data set. The loader's store is created and read into the page cache, so that asv measures CPU work only."""
     FOLDER.mkdir(exist_ok=True)
-    os.chdir(FOLDER)  # data/ is made where a command is run
+    os.chdir(FOLDER)  # data/ is created in the working directory
     small = catalogue.load("small")
     if reason := loaders.unavailable(loader):
-        raise RuntimeError(reason)  # asv takes NotImplementedError as a skip, which nobody would see
+        raise RuntimeError(reason)  # not NotImplementedError: asv would silently skip the benchmark
     conversion = prepare(small, loader, lambda cells: None)
     if conversion and conversion.status != "ok":
         raise RuntimeError(conversion.reason)
@@ -34,7 +34,7 @@ def dataset(loader: str = "native") -> Dataset:
 
 
 def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> Window:
-    """What a worker of the runner measures."""
+    """The measurement of one condition, as a worker of the runner makes it."""
     job = Job(
         task="measure", loader=condition.loader, adapter=loaders.NAMES[condition.loader], dataset=small,
         store=store_path(small, condition.loader), condition=condition, timing=timing,
@@ -43,11 +43,11 @@ def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> W
 
 
 def us_per_cell(small: Dataset, condition: Condition) -> dict[str, Any]:
-    """A sample of the time that a cell takes, after the warm-up."""
+    """The time per cell in microseconds after the warm-up, as a sample for asv."""
     window = measured(small, condition)
     return sample(window.seconds / window.rows * 1e6)
 
 
 def sample(value: float) -> dict[str, Any]:
-    """A number in the form in which asv keeps single samples, and tests them for significance."""
+    """A number in the form of a single sample, which asv tests for significance."""
     return {"samples": [value], "number": 1}

@@ -1,4 +1,4 @@
-"""Microseconds a cell of our loader, at steady state."""
+"""Throughput of our loader after the warm-up, in microseconds per cell."""
 
 from harness.condition import Condition
 
@@ -35,7 +35,7 @@ class Throughput:
 
 
 class Baselines:
-    """What a change of the harness, and not of our loader, would slow down as well."""
+    """Loaders other than ours: they are slower too if the cause is a change of the harness."""
 
     params = (["reference", "stream"],)
     param_names = ("loader",)

@@ -1,7 +1,6 @@
 """The compiled loop: reads chunks, decodes them and copies their rows, without returning to Python in between.
 
-When it returned to Python after each chunk, two threads had only 1.3 times the rate of one: every chunk needed the GIL
-three times (docs/native.md).
+A loop that returned to Python after each chunk would need the GIL three times a chunk, which two threads cannot share.
 """
 
 import os

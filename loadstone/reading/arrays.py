@@ -19,7 +19,7 @@ HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # how much more of a chunk is read t
 NEAR = 8_192  # elements; shorter gaps between rows are read rather than skipped
 RUN = 131_072  # elements of an uncompressed array that are read at once; they fit into a processor's cache
 THROUGH_SLICE = 65_536  # elements that are read at once through a library, if the array has no chunks
-THROUGH_SLOWER = "about 5 times slower"  # docs/native.md, "What is slower"
+THROUGH_SLOWER = "about 5 times slower"
 
 
 Verify = Literal["first", "always", "never"]

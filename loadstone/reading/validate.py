@@ -89,7 +89,11 @@ def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
 
 
 def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
-    """indptr as int64. ValueError unless it begins with 0, is monotone and ends within the elements."""
+    """indptr as int64. ValueError unless it begins with 0, is monotone and ends with the number of elements.
+
+    One that ends earlier leaves elements to no row, as when the file of its last zarr chunk is lost: the fill value of
+    the chunk makes the rows empty.
+    """
     if not len(indptr):
         raise ValueError(f"{name} is empty; it holds at least one 0")
     if indptr.dtype == np.uint64 and int(indptr.max()) > np.iinfo(np.int64).max:
@@ -105,6 +109,8 @@ def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
         raise ValueError(
             f"{name} ends with {starts[-1]}, but there are {n_elements:,} elements (passed in row {row:,})"
         )
+    if starts[-1] < n_elements:
+        raise ValueError(f"{name} ends with {starts[-1]}, so that the last of {n_elements:,} elements belong to no row")
     return starts
 
 

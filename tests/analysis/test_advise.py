@@ -1,4 +1,4 @@
-"""Advice is the fastest setting that is diverse enough for every label, and its code runs."""
+"""`advise` recommends the fastest setting that is diverse enough for every label, with code that runs."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.conftest import skip_unless_available
 
 @pytest.fixture
 def measured(tiny_set: Dataset, tmp_path: Path) -> Path:
-    """Records of the grid `smoke`: blocks of 8 are fastest and of one plate each; single cells are mixed."""
+    """Records of the grid `smoke`: blocks of 8 are fastest, with minibatches of one plate; blocks of 1 are mixed."""
     grid = expand("smoke", tiny_set.name)
     rng = np.random.default_rng(0)
     for condition in grid.conditions:
@@ -43,11 +43,11 @@ def measured(tiny_set: Dataset, tmp_path: Path) -> Path:
 
 
 def advise(dataset: Dataset, results: Path, *more: str) -> int:
-    where = str(dataset.paths[0].parent)
-    return main(["advise", "--dataset", where, "--grid", "smoke", "--results", str(results), *more])
+    folder = str(dataset.paths[0].parent)
+    return main(["advise", "--dataset", folder, "--grid", "smoke", "--results", str(results), *more])
 
 
-def test_the_fastest_that_is_diverse_enough_for_its_worst_label(
+def test_the_fastest_setting_diverse_enough_for_its_worst_label_is_advised(
     measured: Path, tiny_set: Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert advise(tiny_set, measured, "--within", "0.2") == 0
@@ -81,10 +81,9 @@ def test_settings_are_judged_by_the_label_that_falls_short_most(measured: Path, 
         assert row.short_bits > of_labels.min()
 
 
-def test_what_is_missing_is_measured(tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And where no column is a label, the fastest settings are shown."""
-    where = str(tiny_folder / "part0.h5ad")
-    arguments = ["advise", "--dataset", where, "--results", str(tmp_path), "--grid", "smoke", "--loaders", "native"]
+def test_missing_measurements_are_made(tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = str(tiny_folder / "part0.h5ad")
+    arguments = ["advise", "--dataset", dataset, "--results", str(tmp_path), "--grid", "smoke", "--loaders", "native"]
     assert main([*arguments, "--within", "9"]) == 0
     assert "6 measurements to make" in capsys.readouterr().out
     assert len(jsonl.read(tmp_path / "smoke.jsonl")) == 6
@@ -105,8 +104,8 @@ def test_without_labels_the_fastest_settings_are_shown(
 
 @pytest.mark.parametrize("output", ["csr", "dense"])
 @pytest.mark.parametrize("loader", ["native", "scdataset", "annbatch", "native_zarr", "annloader"])
-def test_the_code_reads_every_cell(tiny_set: Dataset, tmp_path: Path, loader: str, output: str) -> None:
-    """By the library's own API where the adapter knows it; through the adapter else."""
+def test_the_code_of_the_advice_reads_every_cell(tiny_set: Dataset, tmp_path: Path, loader: str, output: str) -> None:
+    """The code calls the library itself where the adapter supports that, and otherwise the adapter."""
     skip_unless_available(loader)
     path = tmp_path / "store"
     adapter = loaders.get(loader)
@@ -114,19 +113,19 @@ def test_the_code_reads_every_cell(tiny_set: Dataset, tmp_path: Path, loader: st
         path.mkdir()
         adapter.prepare(tiny_set, path, lambda cells: None)
     settings = {"scdataset": (("block_size", 4), ("fetch_factor", 2)), "native": (("block_size", 4),)}
-    small = (("chunk_size", 8), ("preload_nchunks", 4))
-    knobs = settings.get(loader, small if loader == "annbatch" else ())
+    small_chunks = (("chunk_size", 8), ("preload_nchunks", 4))
+    knobs = settings.get(loader, small_chunks if loader == "annbatch" else ())
     condition = Condition(
         dataset=tiny_set.name, loader=loader, order="random", output=output, batch_size=16, knobs=knobs
     )
-    told = advice.code(condition, tiny_set, str(tiny_set.paths[0].parent), path)
-    assert ("harness" in told) == (loader in ("native_zarr", "annloader"))
-    if "harness" in told:
-        compile(told, "advice", "exec")
+    code = advice.code(condition, tiny_set, str(tiny_set.paths[0].parent), path)
+    assert ("harness" in code) == (loader in ("native_zarr", "annloader"))
+    if "harness" in code:
+        compile(code, "advice", "exec")
         return
-    seen: list[int] = []
-    (x,) = re.findall(r"for epoch in range\(10\):\n.*\n +(.*?),", told)
-    program = told.replace("range(10)", "range(1)") + f"        seen.append({x}.shape)\n"
-    exec(program, {"seen": seen})
-    assert sum(rows for rows, _ in seen) == tiny_set.n_cells
-    assert {genes for _, genes in seen} == {tiny_set.n_genes}
+    shapes: list[int] = []
+    (x,) = re.findall(r"for epoch in range\(10\):\n.*\n +(.*?),", code)
+    program = code.replace("range(10)", "range(1)") + f"        shapes.append({x}.shape)\n"
+    exec(program, {"shapes": shapes})
+    assert sum(rows for rows, _ in shapes) == tiny_set.n_cells
+    assert {genes for _, genes in shapes} == {tiny_set.n_genes}

@@ -1,4 +1,4 @@
-"""The figure of diversity draws what was measured on what is expected."""
+"""The figure of diversity shows measured points on expected curves."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from harness.records import orders
 from harness.records.measurement import Measurement
 
 
-def test_a_point_a_setting_and_a_line_a_fetch_factor(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_each_setting_has_a_point_and_each_fetch_factor_a_line(tiny_set: Dataset, tmp_path: Path) -> None:
     provenance = {"dataset_fingerprint": tiny_set.fingerprint, "git_dirty": False}
     conditions = [
         Condition(dataset="tiny", loader="native", batch_size=16, knobs=(("block_size", b), ("fetch_factor", f)))
@@ -47,7 +47,7 @@ def test_a_point_a_setting_and_a_line_a_fetch_factor(tiny_set: Dataset, tmp_path
     assert bounds.draw(frame[frame["fetch_factor"] == 1], tiny_set) is None
 
 
-def test_what_was_published_is_one_value_a_setting() -> None:
+def test_the_published_table_has_one_value_for_each_setting() -> None:
     frame = published.block_shuffling()
     assert len(frame) == 36
     assert not frame.duplicated(["block_size", "fetch_factor"]).any()

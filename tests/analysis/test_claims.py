@@ -1,4 +1,4 @@
-"""A claim gets the verdict that its numbers give, and none from too few repeats."""
+"""The verdict of a claim follows from its numbers; too few repeats give no verdict."""
 
 from pathlib import Path
 
@@ -42,12 +42,12 @@ def measured(folder: Path, ours: list[int], theirs: list[int], dataset: str = "t
 )
 def test_a_ratio_of_three_repeats_is_judged(tmp_path: Path, changed: dict, verdict: str) -> None:
     folder = measured(tmp_path, [900, 1000, 1100], [100, 100, 100])
-    found = claims.judge(RATIO | changed, folder)
-    assert (found.verdict, found.measured, found.repeats) == (verdict, 10.0, 3)
-    assert found.low <= 10 <= found.high
+    judgement = claims.judge(RATIO | changed, folder)
+    assert (judgement.verdict, judgement.measured, judgement.repeats) == (verdict, 10.0, 3)
+    assert judgement.low <= 10 <= judgement.high
 
 
-def test_the_papers_own_set_counts_before_what_stands_in_for_it_and_no_other(tmp_path: Path) -> None:
+def test_the_data_set_of_the_paper_comes_before_its_stand_in_and_no_other_counts(tmp_path: Path) -> None:
     measured(tmp_path, [9000] * 3, [100] * 3, "cells-1e6")
     assert claims.judge(RATIO, tmp_path).verdict == "not run"
     measured(tmp_path, [1000] * 3, [100] * 3)
@@ -56,10 +56,10 @@ def test_the_papers_own_set_counts_before_what_stands_in_for_it_and_no_other(tmp
     assert claims.judge(RATIO, tmp_path).measured == 11.0
 
 
-def test_two_repeats_are_no_verdict(tmp_path: Path) -> None:
-    found = claims.judge(RATIO, measured(tmp_path, [1000, 1000], [100, 100, 100]))
-    assert (found.verdict, found.repeats) == ("not run", 2)
-    assert "REPEAT=3" in found.because
+def test_two_repeats_give_no_verdict(tmp_path: Path) -> None:
+    judgement = claims.judge(RATIO, measured(tmp_path, [1000, 1000], [100, 100, 100]))
+    assert (judgement.verdict, judgement.repeats) == ("not run", 2)
+    assert "REPEAT=3" in judgement.because
     assert claims.judge(RATIO, tmp_path / "nowhere").verdict == "not run"
 
 
@@ -79,11 +79,11 @@ def test_both_sides_of_a_ratio_are_in_its_grid(claim: dict) -> None:
         assert any(fits(condition, side) for condition in conditions), side
 
 
-def test_the_law_says_which_entropies_hold() -> None:
+def test_published_entropies_are_judged_by_the_law() -> None:
     laws = {c["id"]: claims.judge(c, Path()) for c in claims.read() if c["kind"] == "law"}
     assert laws["poster-entropy-16-256"].verdict == "reproduced"
     assert laws["poster-lower-bound"].verdict == "differs"
-    assert not any(np.isnan(found.measured) for found in laws.values())
+    assert not any(np.isnan(judgement.measured) for judgement in laws.values())
 
 
 def trained(folder: Path, arm: str, scores: list[float]) -> None:
@@ -104,8 +104,8 @@ def test_scores_are_compared_seed_by_seed(tmp_path: Path) -> None:
     trained(tmp_path, "stream", [0.1, 0.2, 0.3])
     trained(tmp_path, "random", [0.2, 0.4, 0.6])
     assert (claims.judge(claim, tmp_path).verdict, claims.judge(claim, tmp_path).measured) == ("differs", 0.2)
-    against = claims.judge(claim | {"theirs": "random"}, tmp_path)
-    assert (against.verdict, against.measured, against.repeats) == ("reproduced", pytest.approx(0.5), 3)
+    judgement = claims.judge(claim | {"theirs": "random"}, tmp_path)
+    assert (judgement.verdict, judgement.measured, judgement.repeats) == ("reproduced", pytest.approx(0.5), 3)
 
 
 def test_costs_are_compared_repeat_by_repeat(tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_costs_are_compared_repeat_by_repeat(tmp_path: Path) -> None:
     for size, costs in ((32, [10.0, 20.0, 30.0]), (1024, [3.0, 6.0, 9.0])):
         record = cost.Cost(dataset="tahoe-mini", law="ranking", method="polars", size=size, us_per_cell=costs)
         jsonl.append(tmp_path / cost.FILE, record)
-    found = claims.judge(claim, tmp_path)
-    assert (found.verdict, found.measured, found.repeats) == ("reproduced", pytest.approx(0.3), 3)
+    judgement = claims.judge(claim, tmp_path)
+    assert (judgement.verdict, judgement.measured, judgement.repeats) == ("reproduced", pytest.approx(0.3), 3)

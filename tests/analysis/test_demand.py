@@ -1,4 +1,4 @@
-"""Who keeps up is said of the fastest setting in random order."""
+"""A loader is judged by its fastest setting in random order."""
 
 from analysis.tables import demand
 from harness.condition import Condition, Timing
@@ -10,7 +10,7 @@ def row(loader: str, rows: int, **fields: object) -> Measurement:
     return Measurement(condition=condition, timing=Timing(), repeat=0, status="ok", rows=rows, seconds=1.0, fetches=9.0)
 
 
-def test_who_keeps_up() -> None:
+def test_each_demand_lists_the_loaders_that_are_too_slow() -> None:
     measured = [
         row("native", 50_000),
         row("annloader", 700),

@@ -1,4 +1,4 @@
-"""How mixed minibatches are: what is expected of cells drawn at random is what drawing them gives."""
+"""Diversity of minibatches: the values expected at random agree with random draws."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from harness.records.measurement import Measurement
 
 
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=6), st.integers(1, 40), st.integers(0, 5))
-def test_what_is_expected_at_random_is_the_mean_of_random_batches(sizes: list[int], m: int, seed: int) -> None:
+def test_values_expected_at_random_are_the_mean_of_random_batches(sizes: list[int], m: int, seed: int) -> None:
     labels = np.repeat(np.arange(len(sizes)), sizes)
     m = min(m, len(labels))
     rng, shares = np.random.default_rng(seed), np.array(sizes) / sum(sizes)
@@ -29,11 +29,11 @@ def test_what_is_expected_at_random_is_the_mean_of_random_batches(sizes: list[in
         ("random_distinct", [(counts > 0).sum() for counts in drawn]),
         ("random_total_variation", [mixing.variation(counts, shares) for counts in drawn]),
     ):
-        error = np.std(values) / np.sqrt(300) + 0.02  # what happens once in a hundred times may not have happened yet
+        error = np.std(values) / np.sqrt(300) + 0.02  # an event of probability 0.01 may be missing
         assert expected[name] == pytest.approx(np.mean(values), abs=6 * error)
 
 
-def test_every_label_of_every_recorded_order_is_told(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_every_label_of_every_recorded_order_has_a_row(tiny_set: Dataset, tmp_path: Path) -> None:
     provenance = {"dataset_fingerprint": tiny_set.fingerprint, "git_dirty": False}
     conditions = [Condition(dataset="tiny", loader=name, batch_size=16) for name in ("native", "memmap", "bionemo")]
     measured = [
@@ -57,10 +57,10 @@ def test_every_label_of_every_recorded_order_is_told(tiny_set: Dataset, tmp_path
     assert random["entropy_bits"] == pytest.approx(random["random_bits"], abs=0.1)
     assert random["distinct"] == pytest.approx(random["random_distinct"], abs=0.5)
     assert random["total_variation"] == pytest.approx(random["random_total_variation"], abs=0.05)
-    assert figure.draw(mixed.reset_index(), "tiny") is None  # two loaders are no comparison
+    assert figure.draw(mixed.reset_index(), "tiny") is None  # two loaders are too few to compare
     assert isinstance(mixing.csv(mixed.reset_index()), str)
 
 
-def test_missing_labels_vary_by_nothing_that_is_known() -> None:
+def test_the_variation_of_missing_labels_is_unknown() -> None:
     assert np.isnan(mixing.variation(np.zeros(0, int), np.array([0.5, 0.5])))
     assert pd.isna(mixing.variation(np.array([0]), np.array([1.0])))

@@ -1,4 +1,4 @@
-"""Ratios are of rows that were measured in the same repeat."""
+"""Ratios compare rows that were measured in the same repeat."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def row(loader: str, repeat: int, rows: int, status: str = "ok", **fields: objec
     )
 
 
-def test_they_are_taken_within_a_repeat() -> None:
+def test_ratios_are_taken_within_a_repeat() -> None:
     zarr = {"knobs": (("block_size", 512),)}
     measured = [
         *(row("native_zarr_shuffled", i, rows, **zarr) for i, rows in enumerate((300, 400, 1000))),
@@ -42,7 +42,7 @@ def test_they_are_taken_within_a_repeat() -> None:
 
 
 @pytest.mark.parametrize("grid", ratios.COMPARED)
-def test_the_grid_measures_all_that_is_compared(grid: str) -> None:
+def test_the_grid_contains_both_sides_of_every_ratio(grid: str) -> None:
     conditions = expand(grid, "d").conditions
     for name, *sides in ratios.COMPARED[grid]():
         for side in sides:
@@ -50,12 +50,12 @@ def test_the_grid_measures_all_that_is_compared(grid: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["ratios", "demand", "ceilings"])
-def test_records_that_are_not_there_are_one_sentence(module: str, tmp_path: Path) -> None:
+def test_missing_records_are_reported_in_one_sentence(module: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", f"analysis.tables.{module}", str(tmp_path / "native.jsonl")]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 2
-    assert ended.stderr.endswith("native.jsonl is not there\n")
-    assert "Traceback" not in ended.stderr
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.endswith("native.jsonl is not there\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_grid_without_ratios_is_named() -> None:

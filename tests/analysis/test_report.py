@@ -1,4 +1,4 @@
-"""The page of a results folder, opened from disk in a browser that has no network."""
+"""The report page of a results folder, opened from disk in a browser without network access."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def page_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report.write(folder)
 
 
-def test_it_needs_nothing_beside_it(page_path: Path) -> None:
+def test_the_page_needs_no_other_file(page_path: Path) -> None:
     page = page_path.read_text()
     assert "http:" not in page.replace("http://www.w3.org", "")
     assert "https:" not in page
@@ -48,20 +48,20 @@ def browser() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_it_opens_without_a_complaint_and_fits(browser: object, page_path: Path, width: int) -> None:
+def test_the_page_opens_without_errors_and_fits_its_window(browser: object, page_path: Path, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, offline=True)
-    complaints = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda request: complaints.append(request.url[:80]))
+    errors = []
+    page.on("console", lambda message: errors.append(message.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("requestfailed", lambda request: errors.append(request.url[:80]))
     page.goto(page_path.as_uri())
-    assert complaints == []
+    assert errors == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
     page.close()
 
 
-def test_a_click_sorts_and_another_turns_it_round(browser: object, page_path: Path) -> None:
+def test_a_click_sorts_a_column_and_another_click_reverses_it(browser: object, page_path: Path) -> None:
     page = browser.new_page()
     page.goto(page_path.as_uri())
     table = page.locator("table.sortable").first

@@ -1,4 +1,4 @@
-"""Figures of scaling: a line a loader, a point a value of the axis, the numbers those of the tables."""
+"""Scaling figures have a line per loader and a point per value of the axis, with the numbers of the tables."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def frame(dataset: Dataset, folder: Path, rows: dict[Condition, int]) -> summary
     return summary.table(grid, dataset, measured, [], [], folder)
 
 
-def test_a_line_a_loader(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_each_loader_has_a_line(tiny_set: Dataset, tmp_path: Path) -> None:
     rows = {
         Condition(dataset="tiny", loader=loader, workers=workers): n * (workers + 1)
         for loader, n in (("scdataset", 1000), ("bionemo", 3000))
@@ -40,7 +40,7 @@ def test_a_line_a_loader(tiny_set: Dataset, tmp_path: Path) -> None:
     assert set(start.lines[0].get_ydata()) == {0.75}
 
 
-def test_data_sets_are_an_axis_too(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_the_size_of_data_sets_can_be_the_axis(tiny_set: Dataset, tmp_path: Path) -> None:
     condition = Condition(dataset="tiny", loader="native")
     once = frame(tiny_set, tmp_path, {condition: 1000})
     twice = once.assign(n_cells=2 * tiny_set.n_cells, cells_per_s=400.0)

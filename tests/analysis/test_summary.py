@@ -1,4 +1,4 @@
-"""The table's columns are what the measurements say."""
+"""The columns of the summary table follow from the measurements."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def table(dataset: Dataset, measurements: list[Measurement], folder: Path) -> su
     return summary.table(grid, dataset, measurements, [], [], folder)
 
 
-def test_a_share_of_the_warm_speed_is_taken_within_a_repeat(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_the_share_of_the_warm_rate_is_taken_within_a_repeat(tiny_set: Dataset, tmp_path: Path) -> None:
     conditions = {cache: Condition(dataset="tiny", loader="memmap", cache=cache) for cache in CACHES}
     rows = {"warm": (1000, 2000, 4000), "cold": (500, 1000, 400), "bounded": (100, 100)}
     measurements = [
@@ -41,7 +41,7 @@ def test_a_share_of_the_warm_speed_is_taken_within_a_repeat(tiny_set: Dataset, t
     assert next(line["x warm"] for name, line in lines.items() if "bounded" in name) == "0.075"
 
 
-def test_processor_time_disk_and_waiting_are_of_each_cell(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_cpu_time_disk_reads_and_waiting_are_normalised(tiny_set: Dataset, tmp_path: Path) -> None:
     condition = Condition(dataset="tiny", loader="native", consumer_ms=5.0)
     delivered = 1000 * 8 * tiny_set.nnz / tiny_set.n_cells
     fields = {"cpu_s": 0.5, "disk_read_bytes": round(3 * delivered), "waiting_s": 0.5}
@@ -54,7 +54,7 @@ def test_processor_time_disk_and_waiting_are_of_each_cell(tiny_set: Dataset, tmp
     assert (line["CPU, us/cell"], line["disk/CSR"], line["waiting"]) == ("500", "3.00", "25%")
 
 
-def test_what_was_not_measured_is_not_a_number(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_values_that_were_not_measured_are_nan(tiny_set: Dataset, tmp_path: Path) -> None:
     frame = table(tiny_set, [measured(tiny_set, Condition(dataset="tiny", loader="native"), 0, 1000)], tmp_path)
     assert frame[["cpu_us_per_cell", "read_per_delivered", "waiting_share"]].isna().all(axis=None)
     (line,) = text.lines(frame)
@@ -62,7 +62,7 @@ def test_what_was_not_measured_is_not_a_number(tiny_set: Dataset, tmp_path: Path
     assert line["disk/CSR"] == "–"
 
 
-def test_a_conversion_pays_against_the_fastest_that_needs_none_and_against_nothing_not_at_all() -> None:
+def test_a_conversion_is_compared_with_the_fastest_loader_that_needs_none() -> None:
     rates = [("native", "cold", 100.0, np.nan), ("memmap", "cold", 200.0, 100.0), ("bionemo", "cold", 50.0, 100.0)]
     rows = [*rates, ("annloader", "cold", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
     frame = summary.pd.DataFrame(rows, columns=["loader", "cache", "cells_per_s", "convert_s"])

@@ -1,9 +1,15 @@
-"""Damaged stores: our reader gives the rows that the format's own library gives, or one clear error.
+"""A fuzzer: on damaged stores our reader returns the rows of the format's own library, or raises one clear error.
 
     python -m tests.fuzz --help
 
-stores.py writes a small store of each form; contents.py reads and writes what lies within one; mutate.py damages it,
-with mutate_arrays.py, mutate_hdf5.py and mutate_zarr.py; readers.py opens it with our reader and with the format's own
-library; case.py is what the child process of a case does; verdict.py judges it; zygote.py forks the children;
-__main__.py is the command; toys.py holds readers with planted defects.
+stores.py      writes a small store of each storage form
+contents.py    reads and replaces the arrays of a store
+mutate.py      damages a store, with mutate_arrays.py, mutate_hdf5.py, mutate_zarr.py and mutate_text.py
+readers.py     opens a store with our reader and with the format's own library
+counts.py      compares the counts that were read
+case.py        the stages of a case, which run in child processes
+verdict.py     judges a case
+zygote.py      forks the child processes
+__main__.py    the command
+toys.py        readers with planted defects
 """

@@ -1,14 +1,14 @@
-"""Reads damaged stores with our reader and with the format's own library, and compares.
+"""Reads damaged stores with our reader and with the format's own library, and compares the rows.
 
-Each case is a small store that is damaged in one to three ways, or changed while it is open, read in a process of its
-own. Our reader must deliver the rows that the format's own library reads, or those that were written where the damage
-lies outside of them, or raise one OSError or ValueError that names the file.
+Each case is a small store with one to three damages, or one change while it is open. It is read in a child process.
+Our reader must return the rows that the format's own library reads, or the rows as written if the damage does not
+touch them, or raise one OSError or ValueError that names the file.
 
     python -m tests.fuzz --minutes 10 --seed 3
     python -m tests.fuzz --forms "h5ad gzip,zarr v2" --cases 2000
     python -m tests.fuzz reproduce .fuzz/3-1207-crash
 
-A case is a function of (seed, number). A failure is kept as a folder: the damaged store, case.json, stack.txt.
+A case is a function of (seed, number). Each failure is kept in a folder: the damaged store, case.json, stack.txt.
 """
 
 import argparse
@@ -26,31 +26,31 @@ from pathlib import Path
 from typing import Any
 
 LIMITS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""The environment of the processes: no library may have threads of its own when children are forked."""
-LISTED = 30  # failures named at the end, at most
+"""The environment of the processes: no library may have threads when children are forked."""
+LISTED = 30  # the maximum number of failures that are listed at the end
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "python -m tests.fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("reproduce", nargs="*", help="'reproduce FOLDER': reads the store of a failure again")
-    parser.add_argument("--minutes", type=float, default=1.0, help="for how long (1)")
-    parser.add_argument("--cases", type=int, default=2**62, help="how many cases at most, of all forms")
-    parser.add_argument("--seed", type=int, help="of the cases; printed at the start (random)")
-    parser.add_argument("--forms", help="storage forms, or beginnings of their names, by commas (all); ? lists them")
-    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="side by side")
-    parser.add_argument("--keep", type=Path, default=Path(".fuzz"), help="where failures are kept (.fuzz)")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds of a case before it counts as hanging (20)")
-    parser.add_argument("--reader", default="tests.fuzz.readers:open_ours", help="what opens a store, MODULE:FUNCTION")
-    parser.add_argument("--undamaged", action="store_true", help="does nothing to the stores: all must be read")
-    parser.add_argument("--json", type=Path, help="a file for the counts, as JSON")
+    parser.add_argument("reproduce", nargs="*", help="'reproduce FOLDER': read the store of a failure again")
+    parser.add_argument("--minutes", type=float, default=1.0, help="duration (1)")
+    parser.add_argument("--cases", type=int, default=2**62, help="maximum number of cases, over all forms")
+    parser.add_argument("--seed", type=int, help="seed of the cases; printed at the start (random)")
+    parser.add_argument("--forms", help="storage forms or prefixes of their names, by commas (all); ? lists them")
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="parallel processes")
+    parser.add_argument("--keep", type=Path, default=Path(".fuzz"), help="folder for the failures (.fuzz)")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds after which a case counts as hanging (20)")
+    parser.add_argument("--reader", default="tests.fuzz.readers:open_ours", help="MODULE:FUNCTION that opens a store")
+    parser.add_argument("--undamaged", action="store_true", help="do not damage the stores: all must be read")
+    parser.add_argument("--json", type=Path, help="file for the counts of verdicts, as JSON")
     return parser.parse_args(argv)
 
 
 def main() -> int:
     options = arguments(sys.argv[1:])
-    warnings.simplefilter("ignore")  # the seeds are written as they are on purpose
+    warnings.simplefilter("ignore")  # about storage forms of the seeds, which are intended
     for name, value in LIMITS.items():
         os.environ[name] = value
     if options.reproduce:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def reproduce(folder: Path, options: argparse.Namespace) -> int:
-    """Prints the verdict on a store that was kept, and the stack."""
+    """Reads the store of a failure again, and prints both verdicts. Returns 1 if it fails again, else 0."""
     from tests.fuzz.case import Plan
     from tests.fuzz.stores import forms, write_seed
     from tests.fuzz.zygote import Zygote
@@ -72,7 +72,7 @@ def reproduce(folder: Path, options: argparse.Namespace) -> int:
     zygote = Zygote({plan.form: write_seed(forms()[plan.form])}, described["reader"], options.limit, None)
     zygote.warm_up()
     result = zygote.reproduce(plan, folder)
-    print(f"{plan.form}, {plan.output}: {'; '.join(described['did']) or 'nothing was done to it'}")
+    print(f"{plan.form}, {plan.output}: {'; '.join(described['did']) or 'not damaged'}")
     print(f"then {described['verdict']}: {described['why']}")
     print(f"now  {result['verdict']}: {result['why']}")
     print(result.get("stack", ""), end="")
@@ -80,6 +80,7 @@ def reproduce(folder: Path, options: argparse.Namespace) -> int:
 
 
 def chosen_forms(names: str | None) -> list[str]:
+    """The storage forms that the option --forms names; exits with a list of all forms if a name is unknown."""
     from tests.fuzz.stores import forms
 
     if names is None:
@@ -94,6 +95,7 @@ def chosen_forms(names: str | None) -> list[str]:
 
 
 def search(options: argparse.Namespace) -> int:
+    """Runs cases. Returns 0 without failures, 1 with failures, 2 if a process of the fuzzer ended."""
     from tests.fuzz.stores import forms, write_seed
     from tests.fuzz.zygote import serve
 
@@ -134,9 +136,9 @@ def search(options: argparse.Namespace) -> int:
 
 
 def gather(pipes: list, counts: "Counts", until: float) -> bool:
-    """Takes results until the time is up, or Ctrl-C; whether a process was lost."""
-    open_pipes, said, stopping, lost = set(pipes), time.monotonic(), False, False
-    interrupts: list[int] = []  # noted, for an exception might come amid a message
+    """Collects results until the time is up or Ctrl-C is pressed. Returns whether a process was lost."""
+    open_pipes, last_print, stopping, lost = set(pipes), time.monotonic(), False, False
+    interrupts: list[int] = []  # only recorded: an exception could interrupt a message
     signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     while open_pipes:
         for pipe in wait(list(open_pipes), timeout=1):
@@ -153,14 +155,14 @@ def gather(pipes: list, counts: "Counts", until: float) -> bool:
             stopping = True
             for pipe in open_pipes:
                 pipe.send("stop")
-        if now - said > 5:
-            said = now
+        if now - last_print > 5:
+            last_print = now
             print(counts.line(), flush=True)
     return lost
 
 
 class Counts:
-    """Verdicts by form and by mutation."""
+    """The number of cases with each verdict, by form and by mutation."""
 
     def __init__(self) -> None:
         self.by_form: dict[str, Counter] = defaultdict(Counter)
@@ -179,8 +181,8 @@ class Counts:
 
     def line(self) -> str:
         n, seconds = self.total.total(), time.monotonic() - self.began
-        told = ", ".join(f"{verdict} {count}" for verdict, count in self.total.most_common())
-        return f"{seconds:.0f} s, {n} cases, {n / max(seconds, 1e-9):.0f} a second: {told}"
+        verdicts = ", ".join(f"{verdict} {count}" for verdict, count in self.total.most_common())
+        return f"{seconds:.0f} s, {n} cases, {n / max(seconds, 1e-9):.0f} a second: {verdicts}"
 
     def print_tables(self) -> None:
         from tests.fuzz.verdict import FAILURES, GOOD

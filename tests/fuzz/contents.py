@@ -1,4 +1,4 @@
-"""The arrays within a store of any form: read, and written again with other content."""
+"""Reads and replaces the arrays of a store of any form."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ class InapplicableError(Exception):
 
 @contextmanager
 def group(store: Store, part: int, mode: str = "r+") -> Iterator[Any]:
-    """One of the h5ad files, or of the zarr groups."""
+    """One of the h5ad files or zarr groups of a store, opened."""
     path = store.folder / store.form.paths[part]
     if store.form.group == "zarr":
         import zarr
@@ -31,20 +31,20 @@ def group(store: Store, part: int, mode: str = "r+") -> Iterator[Any]:
 
 @contextmanager
 def hdf5(store: Store, part: int, mode: str = "r+") -> Iterator[h5py.Group | h5py.Dataset]:
-    """The matrix of one of the h5ad files."""
+    """The matrix in one of the h5ad files."""
     with group(store, part, mode) as file:
         yield file[store.form.matrix]
 
 
 def n_parts(store: Store) -> int:
-    """How many sets of arrays the store has; of Arrow record batches."""
+    """The number of files or groups with arrays; for Arrow, of record batches."""
     if store.form.group == "arrow":
         return len(arrow_buffers(store))
     return len(store.form.paths)
 
 
 def get(store: Store, part: int, name: str) -> np.ndarray:
-    """One of "data", "indices" and "indptr"."""
+    """The array `name` of a part: "data", "indices" or "indptr"."""
     if store.form.group == "h5ad":
         with hdf5(store, part, "r") as x:
             return x[name][:]
@@ -59,7 +59,7 @@ def get(store: Store, part: int, name: str) -> np.ndarray:
 
 
 def put(store: Store, part: int, name: str, values: np.ndarray) -> None:
-    """In the same chunks and codecs. Within Arrow, and HDF5 where type and length stay, in place."""
+    """Replaces an array, with the same chunks and codecs. In place for Arrow, and if dtype and shape do not change."""
     if store.form.group == "h5ad":
         with hdf5(store, part) as x:
             _put_hdf5(x, name, values)
@@ -86,7 +86,7 @@ def _put_hdf5(x: h5py.Group, name: str, values: np.ndarray) -> None:
         return
     created, chunk = old.id.get_create_plist(), old.chunks
     if chunk:
-        created.set_chunk(chunk)  # what it was read with holds the size of the old type
+        created.set_chunk(chunk)  # the list that was read holds the item size of the old type
     del x[name]
     space = h5py.h5s.create_simple(values.shape, (h5py.h5s.UNLIMITED,) if chunk else None)
     kind = h5py.h5t.py_create(values.dtype, logical=True)
@@ -116,7 +116,7 @@ def _scdl(store: Store) -> dict[str, np.ndarray]:
 
 
 class Batch(NamedTuple):
-    """Where a record batch's buffers lie: (byte, bytes, type) by (column, "indptr" or "values")."""
+    """The buffers of an Arrow record batch: (offset, size in bytes, dtype) by (column, "indptr" or "values")."""
 
     file: str
     places: dict[tuple[str, str], tuple[int, int, np.dtype]]
@@ -128,7 +128,7 @@ class Batch(NamedTuple):
     def put(self, store: Store, column: str, name: str, values: np.ndarray) -> None:
         place, size, dtype = self.places[column, "indptr" if name == "indptr" else "values"]
         content = store.read(self.file)
-        new = values.astype(dtype).tobytes()[:size]  # wraps what the type does not hold
+        new = values.astype(dtype).tobytes()[:size]  # values out of range wrap around
         if content[place : place + len(new)] == new:
             raise InapplicableError("nothing would change in place")
         content[place : place + len(new)] = new
@@ -136,9 +136,10 @@ class Batch(NamedTuple):
 
 
 def arrow_buffers(store: Store) -> list[Batch]:
+    """All record batches of a store."""
     import pyarrow as pa
 
-    found = []
+    batches = []
     for file in [name for name in store.files() if name.endswith(".arrow")]:
         content = pa.py_buffer((store.folder / file).read_bytes())
         with pa.ipc.open_stream(content) as stream:
@@ -156,5 +157,5 @@ def arrow_buffers(store: Store) -> list[Batch]:
                         len(column.values) * dtype.itemsize,
                         dtype,
                     )
-                found.append(Batch(file, places))
-    return found
+                batches.append(Batch(file, places))
+    return batches

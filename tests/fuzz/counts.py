@@ -1,4 +1,4 @@
-"""Counts that were read, as (row, gene, value) entries that can be compared."""
+"""The counts of a matrix as sorted (row, gene, value) entries, and their comparison."""
 
 from typing import Any, NamedTuple
 
@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 
 class Counts(NamedTuple):
-    """Entries by row and gene, none twice, none of value 0. doubled: whether some were sums."""
+    """Nonzero entries, sorted by row and gene, without duplicates. doubled: whether duplicates were summed."""
 
     n_rows: int
     n_genes: int
@@ -18,7 +18,7 @@ class Counts(NamedTuple):
 
 
 def counts(n_rows: int, n_genes: int, row: np.ndarray, gene: np.ndarray, value: np.ndarray) -> Counts:
-    """Sums what a row holds twice of a gene."""
+    """The counts of some entries in any order. Entries with the same row and gene are summed."""
     order = np.lexsort((gene, row))
     row, gene, value = row[order], gene[order], value[order].astype(np.float32)
     starts = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(gene) != 0)][: len(row)])
@@ -27,18 +27,18 @@ def counts(n_rows: int, n_genes: int, row: np.ndarray, gene: np.ndarray, value: 
         with np.errstate(all="ignore"):
             value = np.add.reduceat(value.astype(np.float64), starts).astype(np.float32)
         row, gene = row[starts], gene[starts]
-    kept = value != 0  # NaN is kept
-    return Counts(n_rows, n_genes, row[kept], gene[kept], value[kept], doubled)
+    nonzero = value != 0  # true for NaN
+    return Counts(n_rows, n_genes, row[nonzero], gene[nonzero], value[nonzero], doubled)
 
 
 def of_matrix(x: sp.csr_matrix | sp.csr_array | np.ndarray) -> Counts:
-    """Of a matrix that is known to be valid."""
+    """The counts of a valid matrix."""
     x = sp.coo_matrix(x)
     return counts(*x.shape, x.row.astype(np.int64), x.col.astype(np.int64), x.data)
 
 
 def entries(x: Any, n_genes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(row, gene, value) of a minibatch; ValueError for one that is not valid: nothing of it is believed."""
+    """(row, gene, value) of a minibatch, which is checked in full; ValueError if it is not valid."""
     if isinstance(x, np.ndarray):
         if x.ndim != 2 or x.shape[1] != n_genes or x.dtype != np.float32:
             raise ValueError(f"a minibatch is {x.dtype} of shape {x.shape}")
@@ -58,7 +58,7 @@ def entries(x: Any, n_genes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def differing(a: Counts, b: Counts) -> set[int] | None:
-    """The rows in which they differ; None where they differ in shape, which those without rows do not."""
+    """The rows in which the counts differ, or None for different shapes. Without rows, all shapes are equal."""
     if a.n_rows == b.n_rows == 0:
         return set()
     if (a.n_rows, a.n_genes) != (b.n_rows, b.n_genes):

@@ -1,4 +1,4 @@
-"""The table of mutations, and those of any store: of its bytes, of its files, and while it is open."""
+"""The table of mutations; mutations of bytes and files of any store; and changes while a store is open."""
 
 import os
 import struct
@@ -11,12 +11,14 @@ from tests.fuzz.contents import InapplicableError
 from tests.fuzz.stores import Form, Store
 
 Apply = Callable[[Store, np.random.Generator], str]
-"""Damages the store and says how; InapplicableError where it does not fit."""
+"""Damages a store and returns a description; InapplicableError if the mutation does not fit the store."""
 
 WORDS = [0, 1, 2, 255, 256, 2**16 - 1, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 
 
 class Kind(NamedTuple):
+    """A mutation, for the forms of some groups that have all the traits."""
+
     apply: Apply
     groups: frozenset[str]
     traits: frozenset[str]
@@ -25,18 +27,18 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {}
 CHANGES: dict[str, Apply] = {}
 BLIND = {"bytes anywhere", "bytes at the start", "outside of chunks", "chunk table", "within a chunk"}
-"""The kinds that strike bytes, whatever they are."""
+"""The kinds that change bytes without regard to their meaning."""
 ALL = ("h5ad", "dense", "zarr", "arrow", "scdl")
 
 
 def mutation(name: str, *groups: str, traits: tuple[str, ...] = ()) -> Callable[[Apply], Apply]:
-    """Puts a function into the table, for forms of these groups that have all the traits."""
+    """Adds a function to KINDS, for the forms of these groups (all if none is named) that have all the traits."""
 
-    def put(apply: Apply) -> Apply:
+    def register(apply: Apply) -> Apply:
         KINDS[name] = Kind(apply, frozenset(groups or ALL), frozenset(traits))
         return apply
 
-    return put
+    return register
 
 
 def kinds_of(form: Form) -> list[str]:
@@ -44,6 +46,7 @@ def kinds_of(form: Form) -> list[str]:
 
 
 def some_file(store: Store, rng: np.random.Generator, ending: str = "") -> str:
+    """A random non-empty file."""
     names = [name for name in store.files() if name.endswith(ending) and (store.folder / name).stat().st_size]
     if not names:
         raise InapplicableError("no such file")
@@ -51,7 +54,7 @@ def some_file(store: Store, rng: np.random.Generator, ending: str = "") -> str:
 
 
 def strike(content: bytearray, start: int, stop: int, rng: np.random.Generator) -> str:
-    """Flips, overwrites or zeroes some of the bytes start..stop."""
+    """Flips, overwrites or zeroes some of the bytes from start to stop. Returns a description."""
     if stop <= start:
         raise InapplicableError("no bytes")
     at = int(rng.integers(start, stop))
@@ -74,20 +77,20 @@ def strike(content: bytearray, start: int, stop: int, rng: np.random.Generator) 
 
 
 def struck(store: Store, name: str, rng: np.random.Generator, start: int = 0, stop: int | None = None) -> str:
-    """Strikes a file once within its bytes start..stop."""
+    """Damages a file once with `strike`, within its bytes from start to stop. Returns a description."""
     content = store.read(name)
-    told = strike(content, start, min(len(content) if stop is None else stop, len(content)), rng)
+    description = strike(content, start, min(len(content) if stop is None else stop, len(content)), rng)
     store.write(name, bytes(content))
-    return f"{name}: {told}"
+    return f"{name}: {description}"
 
 
 @mutation("bytes anywhere")
 def bytes_anywhere(store: Store, rng: np.random.Generator) -> str:
     name = some_file(store, rng)
     content = store.read(name)
-    told = [strike(content, 0, len(content), rng) for _ in range(int(rng.choice([1, 1, 2, 5])))]
+    descriptions = [strike(content, 0, len(content), rng) for _ in range(int(rng.choice([1, 1, 2, 5])))]
     store.write(name, bytes(content))
-    return f"{name}: {', '.join(told)}"
+    return f"{name}: {', '.join(descriptions)}"
 
 
 @mutation("bytes at the start")
@@ -142,7 +145,7 @@ def file_of_random_bytes(store: Store, rng: np.random.Generator) -> str:
 
 @mutation("link, pipe or device in place of a file")
 def link_in_place(store: Store, rng: np.random.Generator) -> str:
-    """A link to the same bytes elsewhere is no damage."""
+    """A link to the same bytes in another folder is not damage."""
     name, how = some_file(store, rng), int(rng.integers(6))
     path, outside = store.folder / name, store.folder.parent / "outside"
     outside.write_bytes(path.read_bytes())
@@ -167,22 +170,22 @@ def files_swapped(store: Store, rng: np.random.Generator) -> str:
 
 
 def change(name: str) -> Callable[[Apply], Apply]:
-    """Puts a function into the table of what happens to a store while it is open."""
+    """Adds a function to CHANGES, the changes of a store while it is open."""
 
-    def put(apply: Apply) -> Apply:
+    def register(apply: Apply) -> Apply:
         CHANGES[name] = apply
         return apply
 
-    return put
+    return register
 
 
 def _other(store: Store, name: str, rng: np.random.Generator) -> bytes:
-    """Plausible bytes for a file: another's of its kind, or its own with some struck."""
-    same = [
+    """Plausible content for a file: that of another file of its kind, or its own with damaged bytes."""
+    same_kind = [
         other for other in store.files() if other != name and os.path.splitext(other)[1] == os.path.splitext(name)[1]
     ]
-    if same and rng.random() < 0.6:
-        return bytes(store.read(str(rng.choice(same))))
+    if same_kind and rng.random() < 0.6:
+        return bytes(store.read(str(rng.choice(same_kind))))
     content = store.read(name)
     for _ in range(20):
         strike(content, 0, len(content), rng)
@@ -221,7 +224,7 @@ def removed(store: Store, rng: np.random.Generator) -> str:
 
 @change("all renamed over")
 def all_renamed_over(store: Store, rng: np.random.Generator) -> str:
-    """Each file replaced by another valid one of its kind."""
+    """Replaces each file by another valid one of its kind."""
     names = [name for name in store.files() if name != "state.json"]
     contents = {name: bytes(store.read(name)) for name in names}
     for name, other in zip(names, names[1:] + names[:1], strict=True):
@@ -230,5 +233,5 @@ def all_renamed_over(store: Store, rng: np.random.Generator) -> str:
     return f"{len(names)} files"
 
 
-# At the end, for they take from this module.
+# At the end, because these modules import this one.
 from tests.fuzz import mutate_arrays, mutate_hdf5, mutate_text, mutate_zarr  # noqa: E402, F401

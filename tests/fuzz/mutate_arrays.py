@@ -1,4 +1,4 @@
-"""Edits of the CSR arrays of any store, and of chunks and their Blosc headers."""
+"""Mutations of the CSR arrays of any store, of gene names, and of Blosc headers."""
 
 from collections.abc import Callable
 
@@ -106,7 +106,7 @@ INDICES = {
 
 
 def _edits(name: str, edits: dict[str, Callable[[np.ndarray, Rng], np.ndarray]]) -> None:
-    """One mutation for each of the edits of an array of whole numbers."""
+    """Registers one mutation for each edit of an array of whole numbers."""
     for label, edit in edits.items():
 
         def apply(store: Store, rng: Rng, edit: Callable = edit) -> str:
@@ -138,7 +138,7 @@ def lengths_differ(store: Store, rng: Rng) -> str:
 
 @mutation("another type", "h5ad", "zarr", "scdl")
 def another_type(store: Store, rng: Rng) -> str:
-    """Of numbers, and what is none: values as they fit."""
+    """Another dtype, of numbers, booleans, complex numbers or bytes. The values are cast."""
     part, name = some_part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
     old = get(store, part, name)
     kinds = ["u1", "u2", "u4", "u8", "f2", "f4", "f8"]
@@ -152,7 +152,7 @@ def another_type(store: Store, rng: Rng) -> str:
 
 @mutation("two-dimensional", "h5ad", "zarr")
 def two_dimensional(store: Store, rng: Rng) -> str:
-    """An array of the same numbers in two or in no dimensions."""
+    """An array of the same numbers in two dimensions or none."""
     part, name = some_part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
     values = get(store, part, name)
     n = len(values) // 2 * 2
@@ -170,7 +170,7 @@ def two_dimensional(store: Store, rng: Rng) -> str:
 
 @mutation("names of genes", "h5ad", "dense", "zarr")
 def names_of_genes(store: Store, rng: Rng) -> str:
-    """In one file two are exchanged, one is another, one comes twice or is gone, or all are."""
+    """In one file: two names exchanged, one repeated, renamed, removed or added, or the table removed."""
     part, how = some_part(store, rng), int(rng.integers(6))
     with group(store, part) as root:
         table = "raw/var" if store.form.matrix == "raw/X" else "var"
@@ -191,13 +191,13 @@ def names_of_genes(store: Store, rng: Rng) -> str:
 
 
 def blosc_header(chunk: bytearray, rng: Rng) -> str:
-    """Edits the header of a Blosc chunk: version, codec version, flags, typesize, nbytes, blocksize, cbytes."""
+    """Damages a Blosc chunk in place, mostly its header: versions, flags, typesize, nbytes, blocksize, cbytes."""
     if len(chunk) < 20:
-        raise InapplicableError("no Blosc chunk")
+        raise InapplicableError("not a Blosc chunk")
     how = int(rng.integers(6))
     if how == 0:
         chunk[12:16], chunk[16:20] = (2**31 - 1).to_bytes(4, "little"), (2**30).to_bytes(4, "little")
-        return "cbytes and the first block's place"
+        return "cbytes and the first block's offset"
     if how == 1:
         at = int(rng.integers(4))
         chunk[at] = int(rng.choice([0, 1, 2, 4, 8, 0x21, 0x33, 0x81, 255]))
@@ -206,7 +206,7 @@ def blosc_header(chunk: bytearray, rng: Rng) -> str:
         del chunk[len(chunk) // 2 :]
         return "cut in half"
     if how == 3:
-        at = int(rng.integers(16, len(chunk) - 3))  # places of blocks, and lengths within them
+        at = int(rng.integers(16, len(chunk) - 3))  # offsets of blocks, and lengths within them
         chunk[at : at + 4] = int(rng.choice([0, 1, 2**30, 2**31 - 1, 2**32 - 1])).to_bytes(4, "little")
         return f"4 bytes at {at}"
     field = int(rng.choice([4, 8, 12, 16]))

@@ -1,4 +1,4 @@
-"""Edits of h5ad files: of chunks, of what HDF5 keeps beside them, and of attributes."""
+"""Mutations of h5ad files: of chunks, HDF5 metadata and attributes."""
 
 import h5py
 import numpy as np
@@ -21,7 +21,7 @@ def _part(store: Store, rng: Rng) -> int:
 
 
 def _ranges(dataset: h5py.Dataset) -> list[tuple[int, int]]:
-    """(byte, bytes) of its chunks, or of all of it."""
+    """(offset, size in bytes) of the chunks of a dataset, or of the whole dataset."""
     if dataset.chunks:
         infos = [dataset.id.get_chunk_info(i) for i in range(dataset.id.get_num_chunks())]
         return [(info.byte_offset, info.size) for info in infos]
@@ -31,7 +31,7 @@ def _ranges(dataset: h5py.Dataset) -> list[tuple[int, int]]:
 
 def _choice(rng: Rng, items: list):
     if not items:
-        raise InapplicableError("none")
+        raise InapplicableError("nothing to choose from")
     return items[int(rng.integers(len(items)))]
 
 
@@ -46,7 +46,7 @@ def within_a_chunk(store: Store, rng: Rng) -> str:
 
 @mutation("outside of chunks", *HDF5)
 def outside_of_chunks(store: Store, rng: Rng) -> str:
-    """Chunk tables, object headers, names, attributes."""
+    """Damages chunk tables, object headers, names or attributes."""
     part = _part(store, rng)
     file = store.form.paths[part]
     content = store.read(file)
@@ -55,35 +55,35 @@ def outside_of_chunks(store: Store, rng: Rng) -> str:
         for dataset in _arrays(x):
             for start, size in _ranges(dataset):
                 free[start : start + size] = False
-    used = np.flatnonzero(free & (np.frombuffer(bytes(content), np.uint8) != 0))  # most zeros are room left free
-    told = []
+    used = np.flatnonzero(free & (np.frombuffer(bytes(content), np.uint8) != 0))  # most zeros are unused space
+    descriptions = []
     for _ in range(int(rng.choice([1, 1, 1, 3]))):
         at = int(rng.choice(used))
-        told.append(strike(content, at, min(at + int(rng.choice([1, 8])), len(content)), rng))
+        descriptions.append(strike(content, at, min(at + int(rng.choice([1, 8])), len(content)), rng))
     store.write(file, bytes(content))
-    return f"{file}: {', '.join(told)}"
+    return f"{file}: {', '.join(descriptions)}"
 
 
 @mutation("chunk table", *HDF5, traits=("chunked",))
 def chunk_table(store: Store, rng: Rng) -> str:
-    """A B-tree node, or a structure of the newer indexes."""
+    """Damages a B-tree node, or a structure of the newer chunk indexes."""
     part = _part(store, rng)
     file = store.form.paths[part]
     content = store.read(file)
     marks = [b"TREE", b"FADB", b"FAHD", b"EAHD", b"EADB", b"EAIB", b"SNOD", b"HEAP", b"OHDR"]
-    found = []
+    offsets = []
     for mark in marks[: 6 if rng.random() < 0.7 else 9]:
         at = content.find(mark)
         while at >= 0:
-            found.append(at)
+            offsets.append(at)
             at = content.find(mark, at + 1)
-    at = _choice(rng, found)
+    at = _choice(rng, offsets)
     mark = bytes(content[at : at + 4])
     return f"{mark!r} at {at}: {struck(store, file, rng, at, at + int(rng.choice([8, 24, 80, 400])))}"
 
 
 def _chunks(store: Store, rng: Rng, edit) -> str:
-    """Calls edit(dataset, chunk's place, another's place) on an array of more than one chunk."""
+    """Calls edit(dataset, offset of a chunk, offset of another) for an array of more than one chunk."""
     part = _part(store, rng)
     with hdf5(store, part) as x:
         dataset = _choice(rng, [each for each in _arrays(x) if each.chunks and each.id.get_num_chunks() > 1])
@@ -117,7 +117,7 @@ def chunk_of_another_length(store: Store, rng: Rng) -> str:
 
 @mutation("chunk decodes to another length", *HDF5, traits=("chunked",))
 def chunk_decodes_to_another_length(store: Store, rng: Rng) -> str:
-    """A valid stream of more or fewer elements, made by HDF5 itself with the same filters."""
+    """A valid stream of more or fewer elements, written by HDF5 with the same filters."""
 
     def edit(dataset: h5py.Dataset, a: tuple, b: tuple) -> str:
         size = tuple(
@@ -127,9 +127,9 @@ def chunk_decodes_to_another_length(store: Store, rng: Rng) -> str:
         created.set_chunk(size)
         with h5py.File("beside", "w", driver="core", backing_store=False) as beside:
             space = h5py.h5s.create_simple(size)
-            made = h5py.h5d.create(beside.id, b"made", dataset.id.get_type(), space, created)
-            h5py.Dataset(made)[...] = np.ones(size, dataset.dtype)
-            _, packed = made.read_direct_chunk((0,) * len(size))
+            scaled = h5py.h5d.create(beside.id, b"scaled", dataset.id.get_type(), space, created)
+            h5py.Dataset(scaled)[...] = np.ones(size, dataset.dtype)
+            _, packed = scaled.read_direct_chunk((0,) * len(size))
         dataset.id.write_direct_chunk(a, packed)
         return f"{a}: {size} instead of {dataset.chunks}"
 
@@ -140,7 +140,7 @@ def chunk_decodes_to_another_length(store: Store, rng: Rng) -> str:
 def filter_mask(store: Store, rng: Rng) -> str:
     def edit(dataset: h5py.Dataset, a: tuple, b: tuple) -> str:
         mask, packed = int(rng.choice([1, 2, 3, 2**32 - 1])), dataset.id.read_direct_chunk(a)[1]
-        if rng.random() < 0.5:  # truly not filtered
+        if rng.random() < 0.5:  # the chunk is in fact not filtered
             packed = np.resize(np.arange(3), dataset.chunks).astype(dataset.dtype).tobytes()
         dataset.id.write_direct_chunk(a, packed, mask)
         return f"{a}: {mask}"
@@ -152,16 +152,16 @@ def filter_mask(store: Store, rng: Rng) -> str:
 def hdf5_blosc_header(store: Store, rng: Rng) -> str:
     def edit(dataset: h5py.Dataset, a: tuple, b: tuple) -> str:
         chunk = bytearray(dataset.id.read_direct_chunk(a)[1])
-        told = blosc_header(chunk, rng)
+        description = blosc_header(chunk, rng)
         dataset.id.write_direct_chunk(a, bytes(chunk))
-        return f"{a}: {told}"
+        return f"{a}: {description}"
 
     return _chunks(store, rng, edit)
 
 
 @mutation("shape of an array", *HDF5, traits=("chunked",))
 def shape_of_an_array(store: Store, rng: Rng) -> str:
-    """Set by HDF5: chunks beyond it are lost, chunks before it were never written."""
+    """Resized by HDF5: chunks beyond the shape are lost, additional chunks were never written."""
     part = _part(store, rng)
     with hdf5(store, part) as x:
         dataset = _choice(rng, _arrays(x))
@@ -206,7 +206,7 @@ def other_attributes(store: Store, rng: Rng) -> str:
 
 @mutation("parts of the matrix gone", *HDF5)
 def parts_gone(store: Store, rng: Rng) -> str:
-    """Deleted, a link to nowhere or to itself, or a group."""
+    """Deletes the matrix or an array, or replaces it by a dangling link, a link to itself, or a group."""
     part, how = _part(store, rng), int(rng.integers(5))
     with hdf5(store, part) as x:
         parent, name = x.parent, x.name.rsplit("/", 1)[1]
@@ -226,7 +226,7 @@ def parts_gone(store: Store, rng: Rng) -> str:
 
 @mutation("array beyond the file", "h5ad")
 def array_beyond_the_file(store: Store, rng: Rng) -> str:
-    """Its data in an external file, a virtual one, or within the object header."""
+    """An array whose data lie in an external file, in a virtual dataset, or in the object header."""
     part, name = _part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
     with hdf5(store, part) as x:
         values, how = x[name][:], int(rng.integers(3))

@@ -1,4 +1,4 @@
-"""Edits of JSON metadata, and what only Arrow and SCDL stores have."""
+"""Mutations of JSON metadata, and of Arrow and SCDL stores."""
 
 import json
 import struct
@@ -17,8 +17,8 @@ VALUES = [None, 0, 1, -1, 2**31, 2**40, 2**63, 2**70, 0.5, "", "x", [], {}, [0],
 def _some_json(store: Store, rng: Rng) -> str:
     names = [name for name in store.files() if name.endswith((".json", ".zarray", ".zgroup", ".zattrs"))]
     names = [name for name in names if len(store.read(name)) > len("{}")]
-    mostly = [name for name in names if "X/data" in name or "X/indices" in name or "X/indptr" in name]
-    names = mostly if mostly and rng.random() < 0.8 else names
+    arrays = [name for name in names if "X/data" in name or "X/indices" in name or "X/indptr" in name]
+    names = arrays if arrays and rng.random() < 0.8 else names
     if not names:
         raise InapplicableError("no JSON")
     return str(rng.choice(names))
@@ -33,9 +33,9 @@ def _places(tree: Any) -> list[tuple[Any, Any]]:
 def _edited(store: Store, rng: Rng, edit) -> str:
     name = _some_json(store, rng)
     tree = json.loads(store.read(name))
-    told = edit(tree)
+    description = edit(tree)
     store.write(name, json.dumps(tree).encode())
-    return f"{name}: {told}"
+    return f"{name}: {description}"
 
 
 @mutation("JSON value", "zarr", "arrow")
@@ -74,7 +74,7 @@ def json_damaged(store: Store, rng: Rng) -> str:
 
 @mutation("zarr layout", "zarr")
 def zarr_layout(store: Store, rng: Rng) -> str:
-    """What says how chunks are cut and coded."""
+    """Edits the metadata of chunk shapes, dtypes and codecs."""
     part, array = int(rng.integers(len(store.form.paths))), str(rng.choice(["data", "indices", "indptr"]))
     folder = f"{store.form.paths[part]}/X/{array}"
     n = int(rng.choice([0, 1, -1, 2, 64, 127, 129, 256, 640, 2**31, 2**40]))
@@ -91,7 +91,7 @@ def zarr_layout(store: Store, rng: Rng) -> str:
         store.write(f"{folder}/.zarray", json.dumps(tree).encode())
         return f"{folder}, {key}: {tree[key]}"
     tree = json.loads(store.read(f"{folder}/zarr.json"))
-    told = ["chunk_grid", "shape", "data_type", "fill_value", "codecs", "inner"][how]
+    field = ["chunk_grid", "shape", "data_type", "fill_value", "codecs", "inner"][how]
     if how == 0:
         tree["chunk_grid"]["configuration"]["chunk_shape"] = [n]
     elif how == 1:
@@ -115,7 +115,7 @@ def zarr_layout(store: Store, rng: Rng) -> str:
             codecs[0]["configuration"] = {"endian": "big"}
             n = "big endian"
     store.write(f"{folder}/zarr.json", json.dumps(tree).encode())
-    return f"{folder}, {told}: {n}"
+    return f"{folder}, {field}: {n}"
 
 
 @mutation("state.json: files", "arrow")
@@ -125,7 +125,7 @@ def state_files(store: Store, rng: Rng) -> str:
     i = int(rng.integers(len(entries)))
     outside = store.folder.parent / "outside.arrow"
     other = entries[1 - i]["filename"] if len(entries) > 1 else "data-0.arrow"
-    outside.write_bytes(bytes(store.read(other)))  # a valid file, of other rows
+    outside.write_bytes(bytes(store.read(other)))  # a valid file with other rows
     names = ["../outside.arrow", str(outside), "", ".", "nothing.arrow", "data-0.arrow\0", 5]
     if how < 7:
         entries[i]["filename"] = names[how]
@@ -158,7 +158,7 @@ def offsets_of_both_columns(store: Store, rng: Rng) -> str:
 
 @mutation("record batch header", "arrow")
 def record_batch_header(store: Store, rng: Rng) -> str:
-    """Lengths and places of buffers, null counts."""
+    """Damages lengths and offsets of buffers, or null counts."""
     names = [name for name in store.files() if name.endswith(".arrow")]
     name = str(rng.choice(names))
     content = store.read(name)
@@ -175,7 +175,7 @@ def record_batch_header(store: Store, rng: Rng) -> str:
 
 @mutation("written otherwise", "arrow")
 def written_otherwise(store: Store, rng: Rng) -> str:
-    """The same rows with nulls, compressed bodies, other types, other or doubled columns."""
+    """Writes the rows with nulls, compressed bodies, other types, a renamed column, or a list that is too short."""
     import pyarrow as pa
 
     name = str(rng.choice([name for name in store.files() if name.endswith(".arrow")]))
@@ -214,7 +214,7 @@ def scdl_header(store: Store, rng: Rng) -> str:
 
 @mutation("SCDL header lengths", "scdl")
 def scdl_header_lengths(store: Store, rng: Rng) -> str:
-    """The length, or the type, that the header states of an array."""
+    """Changes the length or the dtype that the header states for an array."""
     content, name = store.read("header.sch"), str(rng.choice(list(SCDL_FILES)))
     at = content.find(name.encode()) + len(name)
     if at < len(name):

@@ -1,4 +1,4 @@
-"""Edits of zarr stores: shard indexes, chunks within shards or files."""
+"""Mutations of zarr stores: shard indexes, and chunks within shards or files."""
 
 import struct
 
@@ -10,7 +10,7 @@ from tests.fuzz.mutate_arrays import blosc_header
 from tests.fuzz.stores import Store
 
 Rng = np.random.Generator
-PER_SHARD = 5  # chunks, as the seeds are written
+PER_SHARD = 5  # chunks in the seeds
 INDEX = 16 * PER_SHARD
 
 
@@ -21,7 +21,7 @@ def crc32c(content: bytes) -> int:
 
 
 def _chunk_file(store: Store, rng: Rng) -> str:
-    """A chunk's or shard's file, mostly of data or indices."""
+    """The file of a chunk or shard, mostly of data or indices."""
     names = [name for name in store.files() if name.rsplit("/", 1)[-1][0].isdigit() or "/c/" in name]
     chosen = [name for name in names if "indptr" not in name]
     names = chosen if chosen and rng.random() < 0.9 else names
@@ -31,7 +31,7 @@ def _chunk_file(store: Store, rng: Rng) -> str:
 
 
 def _shard(store: Store, rng: Rng) -> tuple[str, bytearray, int]:
-    """(file, its bytes, where its index begins)."""
+    """(a shard file, its content, the offset of its index)."""
     names = [name for name in store.files() if "/c/" in name and "indptr" not in name]
     if not names:
         raise InapplicableError("no shards")
@@ -43,7 +43,7 @@ def _shard(store: Store, rng: Rng) -> tuple[str, bytearray, int]:
 
 
 def _entry(rng: Rng, table: np.ndarray, length: int) -> str:
-    """Edits one entry, or two, of an index: uint64 (chunks, 2), of place and size."""
+    """Edits one or two entries of a shard index, uint64 (chunks, 2): offset and size."""
     used = np.flatnonzero(table[:, 0] != 2**64 - 1)
     if len(used) < 2:
         raise InapplicableError("one chunk")
@@ -66,28 +66,28 @@ def _entry(rng: Rng, table: np.ndarray, length: int) -> str:
     choices = [0, 1, 8, 15, 16, 17, old - 1, old + 1, old // 2] if how < 6 else WORDS
     value = choices[int(rng.integers(len(choices)))] % 2**64
     table[i, column] = np.uint64(value)
-    return f"entry {i}, {'size' if column else 'place'} is {value}"
+    return f"entry {i}, {'size' if column else 'offset'} is {value}"
 
 
-def _index(store: Store, rng: Rng, right_again: bool) -> str:
+def _index(store: Store, rng: Rng, fix_checksum: bool) -> str:
     name, content, at = _shard(store, rng)
     table = np.frombuffer(bytes(content[at : at + INDEX]), "<u8").reshape(-1, 2).copy()
-    told = _entry(rng, table, len(content))
+    description = _entry(rng, table, len(content))
     content[at : at + INDEX] = table.tobytes()
-    if right_again:
+    if fix_checksum:
         content[at + INDEX : at + INDEX + 4] = struct.pack("<I", crc32c(table.tobytes()))
     store.write(name, bytes(content))
-    return f"{name}: {told}"
+    return f"{name}: {description}"
 
 
 @mutation("shard index", "zarr", traits=("sharded",))
 def shard_index(store: Store, rng: Rng) -> str:
-    return _index(store, rng, right_again=False)
+    return _index(store, rng, fix_checksum=False)
 
 
 @mutation("shard index, checksum right", "zarr", traits=("sharded",))
 def shard_index_checksum_right(store: Store, rng: Rng) -> str:
-    return _index(store, rng, right_again=True)
+    return _index(store, rng, fix_checksum=True)
 
 
 @mutation("shard index's checksum", "zarr", traits=("sharded",))
@@ -97,7 +97,7 @@ def shard_checksum(store: Store, rng: Rng) -> str:
 
 
 def _span(store: Store, rng: Rng) -> tuple[str, bytearray, int, int]:
-    """(file, its bytes, start and stop of one chunk in it)."""
+    """(file, its content, start and stop of one chunk in it)."""
     if "sharded" not in store.form.traits:
         name = _chunk_file(store, rng)
         content = store.read(name)
@@ -120,12 +120,12 @@ def within_a_chunk(store: Store, rng: Rng) -> str:
 def blosc(store: Store, rng: Rng) -> str:
     name, content, start, stop = _span(store, rng)
     chunk = content[start:stop]
-    told = blosc_header(chunk, rng)
+    description = blosc_header(chunk, rng)
     if "sharded" in store.form.traits:
-        chunk += bytes(stop - start - len(chunk))  # a chunk that was cut is followed by zeros
+        chunk += bytes(stop - start - len(chunk))  # a shortened chunk is padded with zeros
     content[start:stop] = chunk
     store.write(name, bytes(content))
-    return f"{name}, chunk at {start}: {told}"
+    return f"{name}, chunk at {start}: {description}"
 
 
 @mutation("chunk file missing", "zarr")

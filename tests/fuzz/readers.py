@@ -1,4 +1,4 @@
-"""What reads a store: our reader, and as the reference the format's own library with every check it has."""
+"""The readers of a store: ours, and as the reference the format's own library with all its checks."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def open_ours(form: Form, folder: Path, output: str, threads: int):
 
 
 def reference(form: Form, folder: Path) -> sp.csr_matrix | sp.csr_array:
-    """All rows, float32. Raises anything where the store is not valid, or the library does not read it."""
+    """All rows, float32, read by the format's own library. Any exception means that the store is not valid."""
     parts = {"h5ad": _h5ad, "dense": _h5ad, "zarr": _zarr, "arrow": _arrow, "scdl": _scdl}[form.group](form, folder)
     parts = [_checked(part) for part in parts]
     if form.group not in ("h5ad", "dense"):
@@ -41,7 +41,7 @@ def reference(form: Form, folder: Path) -> sp.csr_matrix | sp.csr_array:
 
 
 def _checked(x: object) -> sp.csr_matrix | sp.csr_array:
-    """As CSR in float32, which holds what it should."""
+    """The matrix as float32 CSR, after a full check; ValueError if it is not valid."""
     if isinstance(x, np.ndarray):
         x = sp.csr_matrix(np.atleast_2d(x) if x.ndim == 2 else _refuse(f"it has {x.ndim} dimensions"))
     if not sp.issparse(x) or x.format != "csr":
@@ -57,7 +57,7 @@ def _refuse(why: str) -> np.ndarray:
 
 
 def _of_all_genes(x: sp.csr_matrix | sp.csr_array) -> sp.csr_matrix:
-    """Of as many genes as the reader was told that there are, whatever the store says."""
+    """The matrix with GENES columns, the number that our reader is given, whatever the store states."""
     if x.nnz and x.indices.max() >= GENES:
         raise ValueError("a gene is out of range")
     return sp.csr_matrix((x.data, x.indices, x.indptr), (x.shape[0], GENES))
@@ -66,26 +66,27 @@ def _of_all_genes(x: sp.csr_matrix | sp.csr_array) -> sp.csr_matrix:
 def _h5ad(form: Form, folder: Path) -> list:
     import h5py
 
-    found, names = [], []
+    matrices, names = [], []
     for path in form.paths:
         with h5py.File(folder / path) as file:
-            found.append(_element(file[form.matrix]))
+            # Names first, as our reader does: libhdf5 may hang where either is damaged.
             names.append(_names(file, "raw/var" if form.matrix == "raw/X" else "var"))
+            matrices.append(_element(file[form.matrix]))
     _check_same(names)
-    return found
+    return matrices
 
 
 def _zarr(form: Form, folder: Path) -> list:
     import zarr
 
     groups = [zarr.open_group(folder / path, mode="r") for path in form.paths]
-    found = [_element(group["X"]) for group in groups]
+    matrices = [_element(group["X"]) for group in groups]
     _check_same([_names(group, "var") for group in groups])
-    return found
+    return matrices
 
 
 def _names(file: Any, table: str) -> list[str] | None:
-    """Those of the genes; None where the file has none. As with the matrix: not stopped by attributes alone."""
+    """The gene names, or None if the file has none. Like `_element`, reads them even if only attributes are damaged."""
     import anndata as ad
 
     if table not in file:
@@ -103,7 +104,7 @@ def _check_same(names: list) -> None:
 
 
 def _element(x: Any) -> Any:
-    """What anndata reads; where only the element's attributes stop it, what h5py or zarr read."""
+    """The matrix as anndata reads it, or as h5py or zarr read it if anndata fails, for instance on attributes."""
     import anndata as ad
 
     try:
@@ -117,13 +118,13 @@ def _element(x: Any) -> Any:
 def _arrow(form: Form, folder: Path) -> list:
     import pyarrow as pa
 
-    found = []
+    matrices = []
     for entry in json.loads((folder / "state.json").read_text())["_data_files"]:
         path = folder / entry["filename"]
-        # By name: a file of the store may be a link to another disk.
+        # Paths are compared without following links: a file of the store may be a link to another disk.
         if Path(os.path.abspath(path)).parent != Path(os.path.abspath(folder)):
             raise ValueError("a file lies outside the store")
-        # Read, and not mapped: what is cut off while it is mapped ends the process.
+        # Not memory-mapped: a mapped file that is truncated ends the process.
         with pa.ipc.open_stream(pa.py_buffer(path.read_bytes())) as stream:
             for batch in stream:
                 batch.validate(full=True)
@@ -137,8 +138,8 @@ def _arrow(form: Form, folder: Path) -> list:
                 if genes.dtype.kind not in "iu" or (len(genes) and not 0 <= genes.min() <= genes.max() < GENES):
                     raise ValueError("a gene is out of range")
                 indptr = np.cumsum([0, *lengths[0]])
-                found.append(sp.csr_matrix((values, genes.astype(np.int64), indptr), (len(batch), GENES)))
-    return found
+                matrices.append(sp.csr_matrix((values, genes.astype(np.int64), indptr), (len(batch), GENES)))
+    return matrices
 
 
 def _scdl(form: Form, folder: Path) -> list:
@@ -153,6 +154,6 @@ def _scdl(form: Form, folder: Path) -> list:
         if (folder / file).stat().st_size != arrays[name].nbytes:
             raise ValueError(f"{file} ends within a number")
     if any(arrays[name].dtype.kind not in "iu" for name in ("ROWPTR", "COLPTR")):
-        raise ValueError("row_ptr or col_ptr are no whole numbers")
+        raise ValueError("row_ptr or col_ptr do not hold whole numbers")
     indptr, indices = (arrays[name].astype(np.int64) for name in ("ROWPTR", "COLPTR"))
     return [sp.csr_matrix((arrays["DATA"], indices, indptr), (len(indptr) - 1, GENES))]

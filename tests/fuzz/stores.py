@@ -1,4 +1,4 @@
-"""The seeds: one small undamaged store of each storage form, and the counts that all of them hold."""
+"""The seeds: one small undamaged store of each storage form, all with the same counts."""
 
 import json
 import os
@@ -18,12 +18,12 @@ import scipy.sparse as sp
 GENES = 50
 LENGTHS = (90, 150)  # rows of the two files
 EMPTY = 7  # the row without counts
-LONG_AGO = 10**18  # ns, of every file before it is opened: a later change shows in its time
+LONG_AGO = 10**18  # ns: the modification time of every file before it is opened, so that a later change is visible
 
 
 @dataclass(frozen=True)
 class Form:
-    """A storage form. group: "h5ad", "dense", "zarr", "arrow" or "scdl". matrix: its path within an h5ad file."""
+    """A storage form. group: "h5ad", "dense", "zarr", "arrow" or "scdl". matrix: the path of X within an h5ad file."""
 
     name: str
     group: str
@@ -35,7 +35,7 @@ class Form:
 
 @cache
 def truth() -> np.ndarray:
-    """(240, 50) float32: up to 40 counts a row, most of them small, and some that are no whole numbers."""
+    """(240, 50) float32: rows of different density, mostly small counts, some of them not whole numbers."""
     rng = np.random.default_rng(0)
     n = sum(LENGTHS)
     share = rng.choice([0.05, 0.3, 0.8], (n, 1))
@@ -54,24 +54,24 @@ def _var() -> pd.DataFrame:
 
 
 def store_array(group: h5py.Group, name: str, values: np.ndarray, options: dict) -> None:
-    """Writes a dataset anew; one shorter than its chunk keeps the chunk by being able to grow."""
+    """Replaces a dataset. Chunked ones are resizable, so that a chunk may be longer than the dataset."""
     del group[name]
     grows = {"maxshape": (None,) * values.ndim} if "chunks" in options else {}
     group.create_dataset(name, data=values, **options, **grows)
 
 
 def _h5ad(folder: Path, options: dict, matrix: str = "X", index: str = "i4", dense: bool = False) -> None:
-    """Through anndata; then the arrays anew as the options say, and all copied to a file without gaps."""
+    """Writes with anndata, replaces the arrays according to the options, and copies all to a file without gaps."""
     for i, part in enumerate(parts()):
         x = part if dense else sp.csr_matrix(part)
-        made = ad.AnnData(x, pd.DataFrame(index=[f"c{r}" for r in range(len(part))]), _var())
+        cells = ad.AnnData(x, pd.DataFrame(index=[f"c{r}" for r in range(len(part))]), _var())
         if matrix == "raw/X":
-            made.raw = made.copy()
+            cells.raw = cells.copy()
         elif matrix != "X":
-            made.layers[matrix.removeprefix("layers/")] = x
+            cells.layers[matrix.removeprefix("layers/")] = x
         with TemporaryDirectory() as beside:
-            made.write_h5ad(Path(beside) / "made.h5ad")
-            with h5py.File(Path(beside) / "made.h5ad", "a") as file, h5py.File(folder / f"part{i}.h5ad", "w") as out:
+            cells.write_h5ad(Path(beside) / "first.h5ad")
+            with h5py.File(Path(beside) / "first.h5ad", "a") as file, h5py.File(folder / f"part{i}.h5ad", "w") as out:
                 if dense:
                     attributes = dict(file["X"].attrs)
                     store_array(file, "X", part, options)
@@ -114,7 +114,7 @@ def _arrow(folder: Path, large: bool) -> None:
 
 
 def _scdl(folder: Path, types: dict[str, str]) -> None:
-    """The layout of its own library, whose writer takes seconds: its header, and arrays of bare numbers."""
+    """Writes the layout of the SCDL library directly, because its own writer takes seconds."""
     x = sp.csr_matrix(truth())
     write_scdl(
         folder,
@@ -169,7 +169,7 @@ def _forms() -> list[Form]:
     return [
         h5ad("gzip", gzip, "chunked"),
         h5ad("gzip long chunks", gzip | {"chunks": (1400,)}, "chunked"),
-        h5ad("gzip huge chunks", gzip | {"chunks": (90_000,)}, "chunked"),  # decoded: more than a cache holds
+        h5ad("gzip huge chunks", gzip | {"chunks": (90_000,)}, "chunked"),  # larger than a cache when decoded
         h5ad("chunked", {"chunks": (128,)}, "chunked"),
         h5ad("contiguous", {}),
         h5ad("gzip shuffle", gzip | {"shuffle": True}, "chunked"),
@@ -203,7 +203,7 @@ def forms() -> dict[str, Form]:
 
 
 def write_seed(form: Form) -> dict[str, bytes]:
-    """The files of an undamaged store, by their paths within it."""
+    """The content of the files of an undamaged store, by their paths within it."""
     with TemporaryDirectory() as folder:
         form.write(Path(folder))
         return {
@@ -214,7 +214,7 @@ def write_seed(form: Form) -> dict[str, bytes]:
 
 
 class Store:
-    """The files of one store in a folder, to be damaged."""
+    """The files of one store in a folder."""
 
     def __init__(self, folder: Path, form: Form) -> None:
         self.folder, self.form = folder, form
@@ -226,7 +226,7 @@ class Store:
             (self.folder / name).write_bytes(content)
 
     def differs(self, seed: dict[str, bytes]) -> bool:
-        """Whether a file is gone, has come, or has other bytes than the seed's."""
+        """Whether a file is missing, additional, or different from the seed."""
         return {name: bytes(self.read(name)) for name in self.files()} != seed
 
     def files(self) -> list[str]:
@@ -236,10 +236,10 @@ class Store:
         return bytearray((self.folder / name).read_bytes())
 
     def write(self, name: str, content: bytes) -> None:
-        """In place: the same file, with other bytes."""
+        """Writes in place: the file stays the same, with new content."""
         (self.folder / name).write_bytes(content)
 
     def age(self) -> None:
-        """Sets the time of all files back."""
+        """Sets the modification time of all files to LONG_AGO."""
         for name in self.files():
             os.utime(self.folder / name, ns=(LONG_AGO, LONG_AGO))

@@ -1,4 +1,4 @@
-"""Readers with planted defects, one for each storage form named here: the fuzzer must find them."""
+"""Readers with planted defects, one for each of some storage forms. The fuzzer must find them."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.fuzz.stores import Form
 
 
 class Toy:
-    """Our source, read through."""
+    """A wrapper around our source, whose subclasses misbehave for each minibatch."""
 
     def __init__(self, source: Any, folder: Path) -> None:
         self.source, self.folder = source, folder
@@ -32,12 +32,12 @@ class Toy:
             yield x if changed is None else changed
 
     def act(self, x: Any) -> Any:
-        """Does harm; a minibatch to deliver instead of this one, or None."""
+        """Misbehaves. Returns a minibatch to deliver in place of `x`, or None to deliver `x`."""
         raise NotImplementedError
 
 
 class Wrong(Toy):
-    """Delivers other counts."""
+    """Delivers wrong counts."""
 
     def act(self, x: Any) -> None:
         values = x.data if hasattr(x, "indptr") else x
@@ -45,7 +45,7 @@ class Wrong(Toy):
 
 
 class OutOfRange(Toy):
-    """Delivers a gene that does not exist; of a dense minibatch another type."""
+    """Delivers a gene index out of range, or for dense minibatches the wrong dtype."""
 
     def act(self, x: Any) -> Any:
         if not hasattr(x, "indptr"):
@@ -65,22 +65,24 @@ class Hanging(Toy):
 
 
 class Riddling(Toy):
+    """Raises an error of the wrong type."""
+
     def act(self, x: Any) -> None:
         raise KeyError("part0.h5ad")
 
 
 class Nameless(Toy):
-    """Its error is of the right type, and says nothing."""
+    """Raises an error of the right type that names no file."""
 
     def act(self, x: Any) -> None:
         raise ValueError("bad chunk")
 
 
 class Refusing(Toy):
-    """Refuses what is not damaged."""
+    """Raises an error for a store that is not damaged."""
 
     def act(self, x: Any) -> None:
-        raise OSError(f"{self.folder / 'part0.h5ad'} does not please")
+        raise OSError(f"{self.folder / 'part0.h5ad'} is refused")
 
 
 class Leaving(Toy):
@@ -101,7 +103,7 @@ PLANTED = {
     "h5ad raw/X": (Refusing, "refused undamaged"),
     "h5ad layers": (Leaving, "left open"),
 }
-"""The defect by the form's name, and the verdict that it must be given."""
+"""The reader with a defect and the expected verdict, by storage form."""
 
 
 def open_planted(form: Form, folder: Path, output: str, threads: int) -> Any:

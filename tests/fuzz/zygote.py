@@ -1,8 +1,8 @@
-"""Runs cases in children that are forked from a process which has imported everything.
+"""Runs cases in child processes, forked from a process that has imported everything.
 
 Each case has three stages: its store is damaged, read by our reader, and read by the reference. A child does one stage
-of several cases, so that no library which stumbled over a damaged file shares a process with our reader. A case that
-fails is run again with children of its own.
+of several cases, so that a library which is broken by a damaged file never shares a process with our reader. A case
+that fails is run again in children of its own.
 """
 
 import contextlib
@@ -29,15 +29,18 @@ from tests.fuzz import case, verdict
 from tests.fuzz.case import Plan
 from tests.fuzz.stores import Store, forms
 
-ADDRESS_SPACE = 6 * 2**30  # bytes that a child may reserve beyond what it begins with
-TOGETHER = 16  # cases in one child: half of a case's time would be forks
-REFERENCE_SECONDS = 5.0  # at least, of a case
-STACK_CHARACTERS = 6_000  # kept of what a child wrote on standard error
+ADDRESS_SPACE = 6 * 2**30  # bytes of address space that a child may reserve beyond what it inherits
+TOGETHER = 16  # cases per child: with one, half of the time would be spent on forks
+REFERENCE_SECONDS = 5.0  # the shortest time limit of a case in the reference
+STACK_CHARACTERS = 6_000  # kept of the standard error of a child
 
 
 @dataclass
-class Told:
-    """What a stage told of a case, all messages as one; how its child ended in it, if badly, and standard error."""
+class StageResult:
+    """The result of one stage of a case.
+
+    told: all its messages, merged. ended: how its child died, or None. stack: the standard error of that child.
+    """
 
     told: dict[str, Any] = field(default_factory=dict)
     ended: str | None = None
@@ -45,9 +48,11 @@ class Told:
 
 
 class Zygote:
-    """reader: "module:function", which opens a store as `readers.open_ours` does. limit: seconds of a case.
+    """Runs cases, each stage in forked children.
 
-    The reference has fewer: it may hang, and that is no failure of ours.
+    seeds: the files of each storage form. reader: "module:function", with the signature of `readers.open_ours`. limit:
+    seconds of a case; the reference has a shorter limit, because it may hang, which is not our failure. keep: the
+    folder for failures, if any.
     """
 
     def __init__(self, seeds: dict[str, dict[str, bytes]], reader: str, limit: float, keep: Path | None) -> None:
@@ -56,7 +61,7 @@ class Zygote:
         self.open_source: Callable = getattr(importlib.import_module(module), function)
 
     def warm_up(self) -> None:
-        """Reads undamaged stores once, so that what numba compiled is loaded; leaves no thread of Python's."""
+        """Reads each undamaged store once, to load compiled code before the forks. Leaves no Python threads."""
         from tests.fuzz.readers import open_ours
 
         warnings.simplefilter("ignore")
@@ -75,12 +80,12 @@ class Zygote:
         gc.freeze()
 
     def run_all(self, plans: list[Plan]) -> list[dict[str, Any]]:
-        """The verdicts on some plans; what fails among others is run again alone."""
+        """The results of some plans. A case that fails among others is run again alone."""
         with TemporaryDirectory(prefix="fuzz-") as folder:
             stores = {
                 plan.number: Store(Path(folder) / str(plan.number) / "store", forms()[plan.form]) for plan in plans
             }
-            damaged = self.stage(plans, lambda plan, tell: self.damage(plan, stores[plan.number], tell))
+            damaged = self.stage(plans, lambda plan, report: self.damage(plan, stores[plan.number], report))
             results = self.read_all(plans, stores, damaged)
             if len(plans) == 1:
                 self.keep_case(plans[0], stores[plans[0].number], results[0])
@@ -94,7 +99,7 @@ class Zygote:
         return results
 
     def again(self, plan: Plan, first: dict[str, Any]) -> dict[str, Any]:
-        """The case by itself."""
+        """Runs a failed case alone. The verdict is "unsteady" if it does not fail again."""
         (result,) = self.run_all([plan])
         if first["failure"] and not result["failure"]:
             why = f"{first['verdict']} among others: {first['why']}; then {result['verdict']}"
@@ -102,66 +107,70 @@ class Zygote:
             self.keep_case(plan, None, result)
         return result
 
-    def damage(self, plan: Plan, store: Store, tell: Callable) -> None:
+    def damage(self, plan: Plan, store: Store, report: Callable) -> None:
         store.fill(self.seeds[plan.form])
         did = case.damage(plan, store)
-        tell(did=did, damaged=plan.change is not None or store.differs(self.seeds[plan.form]))
+        report(did=did, damaged=plan.change is not None or store.differs(self.seeds[plan.form]))
         if plan.change:
-            shutil.copytree(store.folder, store.folder.parent / "kept")  # what is kept is the store as it was opened
+            shutil.copytree(store.folder, store.folder.parent / "kept")  # a failure keeps the store as it was opened
 
-    def read_all(self, plans: list[Plan], stores: dict[int, Store], damaged: dict[int, Told]) -> list[dict[str, Any]]:
-        """The verdicts on stores that are damaged."""
-        able = [plan for plan in plans if not damaged[plan.number].ended]
-        read = self.stage(able, lambda plan, tell: case.read(plan, stores[plan.number], self.open_source, tell))
+    def read_all(
+        self, plans: list[Plan], stores: dict[int, Store], damaged: dict[int, StageResult]
+    ) -> list[dict[str, Any]]:
+        """Reads the damaged stores with both readers. Returns the results with their verdicts."""
+        readable = [plan for plan in plans if not damaged[plan.number].ended]
+        read = self.stage(readable, lambda plan, report: case.read(plan, stores[plan.number], self.open_source, report))
         compare = self.stage(
-            able,
-            lambda plan, tell: case.compare(plan, stores[plan.number], tell),
+            readable,
+            lambda plan, report: case.compare(plan, stores[plan.number], report),
             max(self.limit / 4, REFERENCE_SECONDS),
         )
         results = []
         for plan in plans:
-            three = [found.get(plan.number, Told()) for found in (damaged, read, compare)]
+            three = [stage.get(plan.number, StageResult()) for stage in (damaged, read, compare)]
             name, why = verdict.of(*three, damaged=bool(three[0].told.get("damaged", True)), blind=plan.blind)
-            failure, told = name in verdict.FAILURES, three[0].told | three[1].told | three[2].told
+            failure, messages = name in verdict.FAILURES, three[0].told | three[1].told | three[2].told
             result = {"verdict": name, "failure": failure, "why": why, "plan": json.loads(plan.json())}
-            result |= {"did": [*told.get("did", []), *([told["change"]] if "change" in told else [])]}
+            result |= {"did": [*messages.get("did", []), *([messages["change"]] if "change" in messages else [])]}
             results.append(
                 result
-                | ({"told": told, "stack": "".join(each.stack for each in three)} if name in verdict.KEPT else {})
+                | ({"told": messages, "stack": "".join(each.stack for each in three)} if name in verdict.KEPT else {})
             )
         return results
 
-    def stage(self, plans: list[Plan], work: Callable[[Plan, Callable], None], limit: float = 0) -> dict[int, Told]:
-        """Does the work of each plan in a child, in another one after that has ended badly."""
-        found: dict[int, Told] = {}
+    def stage(
+        self, plans: list[Plan], work: Callable[[Plan, Callable], None], limit: float = 0
+    ) -> dict[int, StageResult]:
+        """Does the work of all plans in a child; after its death, the remaining plans in another one."""
+        finished: dict[int, StageResult] = {}
         while plans:
 
-            def each(tell: Callable, plans: list[Plan] = plans) -> None:
+            def run(report: Callable, plans: list[Plan] = plans) -> None:
                 for plan in plans:
-                    tell(case=plan.number)
+                    report(case=plan.number)
                     try:
-                        work(plan, tell)
+                        work(plan, report)
                     except BaseException as error:
                         import traceback
 
-                        tell(broken="".join(traceback.format_exception(error))[-1500:])
-                    tell(done=True)
+                        report(broken="".join(traceback.format_exception(error))[-1500:])
+                    report(done=True)
 
-            messages, ended, stack = self.in_child(each, limit or self.limit)
+            messages, ended, stack = self.in_child(run, limit or self.limit)
             reached = None
             for message in messages:
                 if "case" in message:
-                    reached = found[message["case"]] = Told()
+                    reached = finished[message["case"]] = StageResult()
                 reached.told |= message
             if reached is None:
-                raise RuntimeError(f"a child told nothing, and ended with {ended}: {stack}")
+                raise RuntimeError(f"a child sent no message, and ended with {ended}: {stack}")
             if "done" not in reached.told:
                 reached.ended, reached.stack = ended or "exit", stack
-            plans = [plan for plan in plans if plan.number not in found]
-        return found
+            plans = [plan for plan in plans if plan.number not in finished]
+        return finished
 
     def in_child(self, work: Callable, limit: float) -> tuple[list[dict], str | None, str]:
-        """(its messages, how it ended if badly, standard error) of a forked child that does the work."""
+        """Does the work in a forked child. Returns (its messages, how it died or None, its standard error)."""
         receive, send = os.pipe()
         errors = os.memfd_create("errors")
         pid = os.fork()
@@ -173,7 +182,7 @@ class Zygote:
         os.close(receive)
         if hung:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGABRT)  # faulthandler writes where it stands
+                os.kill(pid, signal.SIGABRT)  # faulthandler writes the stack
             time.sleep(0.2)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -186,7 +195,7 @@ class Zygote:
         return messages, ended, stack
 
     def keep_case(self, plan: Plan, store: Store | None, result: dict[str, Any]) -> None:
-        """A folder with all of a failure; store: None if that is gone."""
+        """Writes the folder of a failure. store: None if it does not exist any more."""
         if self.keep is None or result["verdict"] not in verdict.KEPT:
             return
         folder = self.keep / f"{plan.seed}-{plan.number}-{result['verdict'].replace(' ', '-')}"
@@ -209,7 +218,7 @@ class Zygote:
         (folder / "stack.txt").write_text(result.get("stack", ""))
 
     def reproduce(self, plan: Plan, folder: Path) -> dict[str, Any]:
-        """The case on the store in the folder of a failure; from its seed where none was kept."""
+        """Reads the store in the folder of a failure again. Runs the whole case if no store was kept."""
         if not (folder / "store").exists():
             return self.run_all([plan])[0]
         with TemporaryDirectory(prefix="fuzz-") as around:
@@ -217,7 +226,7 @@ class Zygote:
                 Path(shutil.copytree(folder, Path(around) / "case", symlinks=True)) / "store", forms()[plan.form]
             )
             store.age()
-            return self.read_all([plan], {plan.number: store}, {plan.number: Told()})[0]
+            return self.read_all([plan], {plan.number: store}, {plan.number: StageResult()})[0]
 
 
 def _pipes(folder: str, names: list[str]) -> list[str]:
@@ -225,7 +234,7 @@ def _pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def _child(work: Callable, send: int, errors: int) -> None:
-    """Never returns."""
+    """Does the work with limited memory, and ends the process: never returns."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.dup2(errors, 2)
@@ -239,10 +248,10 @@ def _child(work: Callable, send: int, errors: int) -> None:
 
 
 def _read_all(receive: int, limit: float) -> tuple[bytes, bool]:
-    """What was written until the pipe was closed; whether a case was not done within the limit."""
+    """(all bytes until the pipe was closed, whether a case exceeded the limit of seconds)."""
     content, until = b"", time.monotonic() + limit
-    while (left := until - time.monotonic()) > 0:
-        if not select.select([receive], [], [], left)[0]:
+    while (seconds := until - time.monotonic()) > 0:
+        if not select.select([receive], [], [], seconds)[0]:
             break
         piece = os.read(receive, 65536)
         if not piece:
@@ -254,10 +263,10 @@ def _read_all(receive: int, limit: float) -> tuple[bytes, bool]:
 
 
 def serve(pipe: Connection, options: dict[str, Any]) -> None:
-    """Runs the cases of this process's numbers and sends each result, until it is told to stop."""
+    """Runs the cases first, first + step, ... and sends each result, until a message to stop arrives."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with open(os.devnull, "w") as nothing:
-        sys.stderr = nothing  # a library's warnings; a child's are kept with its case
+    with open(os.devnull, "w") as devnull:
+        sys.stderr = devnull  # drops warnings of libraries; the standard error of a child is kept with its case
         zygote = Zygote(options["seeds"], options["reader"], options["limit"], options["keep"])
         zygote.warm_up()
         pipe.send("ready")

@@ -1,4 +1,4 @@
-"""Bad input gets one clear sentence on standard error and exit code 2, and nothing is written."""
+"""Bad input ends with one clear sentence on standard error and exit code 2; nothing is written."""
 
 import os
 import subprocess
@@ -100,19 +100,19 @@ FILES = {
 
 
 @pytest.mark.parametrize("make", FILES)
-def test_data_sets(harness: Run, tmp_path: Path, make: Callable[[Path], str]) -> None:
+def test_an_unusable_data_set_is_refused(harness: Run, tmp_path: Path, make: Callable[[Path], str]) -> None:
     (tmp_path / "in").mkdir()
     dataset = make(tmp_path / "in")
-    told = harness("bench", "--dataset", dataset)
-    refused(told, FILES[make])
+    done = harness("bench", "--dataset", dataset)
+    refused(done, FILES[make])
     assert os.listdir(tmp_path) == ["in"]
 
 
-def refused(told: subprocess.CompletedProcess[str], sentence: str, lines: int = 1) -> None:
-    assert told.returncode == 2, told.stdout + told.stderr
-    assert sentence in told.stderr
-    assert told.stderr.startswith("error: ")
-    assert len(told.stderr.splitlines()) == lines
+def refused(done: subprocess.CompletedProcess[str], sentence: str, lines: int = 1) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert sentence in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == lines
 
 
 @pytest.mark.parametrize(
@@ -126,27 +126,29 @@ def refused(told: subprocess.CompletedProcess[str], sentence: str, lines: int = 
         (("--grid", "workers", "--loaders", "native"), "No condition of workers is of native"),
     ],
 )
-def test_arguments(harness: Run, tmp_path: Path, tiny_folder: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_a_wrong_argument_is_refused(
+    harness: Run, tmp_path: Path, tiny_folder: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     refused(harness("bench", "--dataset", tiny_folder, *arguments), sentence)
     assert not list(tmp_path.iterdir())
 
 
-def test_tahoe_without_the_data_says_in_three_lines_what_to_do(harness: Run, tmp_path: Path) -> None:
-    told = harness("bench", "--dataset", "tahoe", env=os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")})
-    refused(told, "14 of the 14 files of tahoe", lines=3)
+def test_tahoe_without_its_files_explains_in_three_lines_what_to_do(harness: Run, tmp_path: Path) -> None:
+    done = harness("bench", "--dataset", "tahoe", env=os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")})
+    refused(done, "14 of the 14 files of tahoe", lines=3)
     for word in ("314 GB", "requester pays", "TAHOE_DIR=", "PROJECT="):
-        assert word in told.stderr
+        assert word in done.stderr
     assert not list(tmp_path.iterdir())
 
 
-def test_a_download_is_asked_for_by_name_and_payer(harness: Run, tmp_path: Path) -> None:
-    nowhere = os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")}
-    refused(harness("prepare", "tahoe", env=nowhere), "PROJECT=your-google-cloud-project", lines=3)
+def test_a_download_needs_a_remote_data_set_and_a_project_that_pays(harness: Run, tmp_path: Path) -> None:
+    environment = os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")}
+    refused(harness("prepare", "tahoe", env=environment), "PROJECT=your-google-cloud-project", lines=3)
     refused(harness("prepare", "tahoe-mini", "--project", "p"), "Unknown remote data set 'tahoe-mini'")
     assert not list(tmp_path.iterdir())
 
 
-def test_results_that_cannot_be_written(harness: Run, tmp_path: Path, tiny_folder: Path) -> None:
+def test_a_results_folder_that_cannot_be_written_is_refused(harness: Run, tmp_path: Path, tiny_folder: Path) -> None:
     (tmp_path / "results").write_text("in the way")
     refused(harness("bench", "--dataset", tiny_folder, "--grid", "smoke"), "cannot be written")
 
@@ -162,27 +164,27 @@ def test_a_malformed_line_stops_the_run_before_it_begins(harness: Run, tmp_path:
     assert path.read_text() == '{"half": \n'
 
 
-def test_a_disk_too_small_for_the_data(harness: Run, small_disk: Path) -> None:
+def test_a_disk_too_small_for_the_data_set_is_refused(harness: Run, small_disk: Path) -> None:
     refused(harness("bench"), "has room for 0.0 GB, and tahoe-mini takes about 0.5 GB")
     assert [path.name for path in small_disk.iterdir()] == [".lock"]
 
 
-def test_help_teaches(harness: Run) -> None:
+def test_help_shows_the_usage_and_an_example(harness: Run) -> None:
     for arguments in ((), ("bench",), ("status",), ("prepare",)):
-        told = harness(*arguments, "--help")
-        assert told.returncode == 0
-        assert "usage:" in told.stdout
+        done = harness(*arguments, "--help")
+        assert done.returncode == 0
+        assert "usage:" in done.stdout
     assert "bench --dataset tahoe-mini" in harness("--help").stdout
 
 
-def test_a_set_without_labels_has_no_entropy(harness: Run, tmp_path: Path) -> None:
-    """Repeated gene names and no obs columns, as in files straight from a pipeline: null, not 0."""
+def test_a_data_set_without_labels_has_no_entropy(harness: Run, tmp_path: Path) -> None:
+    """Repeated gene names and no obs columns, as in files straight from a pipeline: the entropy is null, not 0."""
     x = sp.random(300, 5, 0.5, "csr", dtype=np.float32, rng=np.random.default_rng(0))
     small(tmp_path / "a.h5ad", x)
     with h5py.File(tmp_path / "a.h5ad", "a") as file:
         file["var"][file["var"].attrs["_index"]][:] = ["A", "B", "A", "C", "B"]
-    told = harness("bench", "--dataset", "a.h5ad", "--grid", "smoke", "--loaders", "reference")
-    assert told.returncode == 0, told.stderr
+    done = harness("bench", "--dataset", "a.h5ad", "--grid", "smoke", "--loaders", "reference")
+    assert done.returncode == 0, done.stderr
     (path,) = tmp_path.glob("results/*/figures/*table.csv")
     frame = pd.read_csv(path)
     assert frame["cells_per_s"].notna().tolist() == [True]
@@ -192,5 +194,5 @@ def test_a_set_without_labels_has_no_entropy(harness: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("milliseconds", ["-1", "nan", "inf"])
-def test_a_consumer_of_no_time(harness: Run, tiny_folder: Path, milliseconds: str) -> None:
-    refused(harness("bench", "--dataset", tiny_folder, f"--consumer-ms={milliseconds}"), "milliseconds a batch")
+def test_an_impossible_consumer_time_is_refused(harness: Run, tiny_folder: Path, milliseconds: str) -> None:
+    refused(harness("bench", "--dataset", tiny_folder, f"--consumer-ms={milliseconds}"), "milliseconds per batch")

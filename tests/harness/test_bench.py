@@ -1,4 +1,4 @@
-"""The main job as a user runs it: real data, real workers, real signals."""
+"""`bench` from end to end, with real data, real workers and real signals."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.conftest import as_a_user, skip_unless_available
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 ABSENT = [name for name in ("scdataset", "annloader") if unavailable(name)]
-"""Loaders of the smoke grid, with a row each, that the light install has not."""
+"""Loaders of the smoke grid, one row each, that a light installation does not have."""
 
 
 def rows(folder: Path, grid: str = "smoke") -> list[Measurement]:
@@ -32,7 +32,7 @@ def rows(folder: Path, grid: str = "smoke") -> list[Measurement]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> tuple[Path, str]:
-    """A folder in which the smoke grid has been run, and what that printed."""
+    """A folder in which the smoke grid has been run, and the standard output of that run."""
     folder = tmp_path_factory.mktemp("finished")
     command = [sys.executable, "-m", "harness", "bench", "--dataset", str(tiny_folder), "--grid", "smoke"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
@@ -42,42 +42,42 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> tup
 
 def test_every_condition_has_its_row(finished: tuple[Path, str]) -> None:
     folder, _ = finished
-    found = rows(folder)
-    assert {m.condition for m in found} == set(expand("smoke", "tiny").conditions)
-    for m in found:
+    measurements = rows(folder)
+    assert {m.condition for m in measurements} == set(expand("smoke", "tiny").conditions)
+    for m in measurements:
         if m.condition.loader in ABSENT:
             assert m.status == "skipped"
             assert "not installed" in m.reason
             continue
-        wanted = "skipped" if m.condition.loader == "stream" and m.condition.order == "random" else "ok"
-        assert m.status == wanted, m.reason
+        expected = "skipped" if m.condition.loader == "stream" and m.condition.order == "random" else "ok"
+        assert m.status == expected, m.reason
         assert m.provenance["evict_method"] in ("drop_caches", "fadvise")
         assert m.resident_before <= 0.01
-    assert all("/" not in json.dumps(m.provenance["packages"]) for m in found)
+    assert all("/" not in json.dumps(m.provenance["packages"]) for m in measurements)
 
 
-PICTURES = ("throughput", "lines", "entropy", "bounds", "loaders", "mixing")
+FIGURES = ("throughput", "lines", "entropy", "bounds", "loaders", "mixing")
 
 
-def test_the_table_and_the_pictures_are_written_and_named_last(finished: tuple[Path, str]) -> None:
-    for name in ("scdataset", "annloader"):  # without them two of the pictures have nothing to compare
+def test_tables_and_figures_are_written_and_listed_last(finished: tuple[Path, str]) -> None:
+    for name in ("scdataset", "annloader"):  # without them two of the figures have nothing to compare
         skip_unless_available(name)
     folder, printed = finished
-    named = printed.split("Written:")[1].split()
+    written = printed.split("Written:")[1].split()
     kinds = ["jsonl", "table.md", "table.csv", "diversity.csv"]
-    kinds += [f"{picture}.{form}" for picture in PICTURES for form in ("png", "pdf", "csv")]
-    assert len(named) == len(kinds)
-    assert all(path.endswith(kind) for path, kind in zip(named, kinds, strict=True))
-    for path in named:
+    kinds += [f"{figure}.{form}" for figure in FIGURES for form in ("png", "pdf", "csv")]
+    assert len(written) == len(kinds)
+    assert all(path.endswith(kind) for path, kind in zip(written, kinds, strict=True))
+    for path in written:
         assert (folder / path).stat().st_size > 0
-    table = (folder / next(p for p in named if p.endswith("table.md"))).read_text()
+    table = (folder / next(p for p in written if p.endswith("table.md"))).read_text()
     assert table.count("\n| native") == 6
     assert "stream random dense batch_size=16: skipped, stream cannot honour this condition" in table
-    csv = (folder / next(p for p in named if p.endswith("table.csv"))).read_text()
+    csv = (folder / next(p for p in written if p.endswith("table.csv"))).read_text()
     assert csv.splitlines()[0].startswith("loader,order,output,block_size,fetch_factor")
 
 
-def test_entropy_falls_with_the_block_and_rises_with_the_fetch(finished: tuple[Path, str]) -> None:
+def test_entropy_falls_with_the_block_size_and_rises_with_the_fetch_factor(finished: tuple[Path, str]) -> None:
     import pandas as pd
 
     (path,) = finished[0].glob("results/*/figures/*table.csv")
@@ -88,7 +88,7 @@ def test_entropy_falls_with_the_block_and_rises_with_the_fetch(finished: tuple[P
     assert bits[1, 1] == pytest.approx(frame["ideal_bits"].iloc[0], abs=0.1)
 
 
-def test_a_second_run_measures_nothing_and_repeat_adds(finished: tuple[Path, str], tiny_folder: Path) -> None:
+def test_a_second_run_measures_nothing_and_repeat_adds_rows(finished: tuple[Path, str], tiny_folder: Path) -> None:
     folder, _ = finished
     before = len(rows(folder))
     command = as_a_user("bench", "--dataset", tiny_folder, "--grid", "smoke")
@@ -101,8 +101,8 @@ def test_a_second_run_measures_nothing_and_repeat_adds(finished: tuple[Path, str
     assert [(m.condition.loader, m.repeat) for m in added] == [("reference", 1), ("reference", 2)]
 
 
-def test_status_tells_what_is_there_and_what_is_doubtful(finished: tuple[Path, str]) -> None:
-    told = subprocess.run(
+def test_status_lists_the_records_and_what_is_doubtful(finished: tuple[Path, str]) -> None:
+    printed = subprocess.run(
         [sys.executable, "-m", "harness", "status"],
         cwd=finished[0],
         capture_output=True,
@@ -110,9 +110,9 @@ def test_status_tells_what_is_there_and_what_is_doubtful(finished: tuple[Path, s
         timeout=60,
         check=True,
     ).stdout
-    assert "smoke.jsonl" in told
-    assert f"{1 + len(ABSENT)} skipped" in told
-    assert "one repeat has no interval" in told
+    assert "smoke.jsonl" in printed
+    assert f"{1 + len(ABSENT)} skipped" in printed
+    assert "one repeat has no interval" in printed
 
 
 def start(folder: Path, dataset: Path) -> subprocess.Popen[str]:
@@ -123,26 +123,28 @@ def start(folder: Path, dataset: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell has ignored it for what it runs in the background, the tests too.
+        # A shell makes the programs that it runs in the background ignore SIGINT, these tests among them.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
 def wait_for_lines(folder: Path, count: int) -> None:
-    stop = time.monotonic() + 120
+    deadline = time.monotonic() + 120
     while sum(len(p.read_text().splitlines()) for p in folder.glob("results/*/smoke.jsonl")) < count:
-        assert time.monotonic() < stop
+        assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_cut_short_goes_on_where_it_was(harness: Run, tmp_path: Path, tiny_folder: Path, how: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_run_continues_where_it_stopped(
+    harness: Run, tmp_path: Path, tiny_folder: Path, number: int
+) -> None:
     run = start(tmp_path, tiny_folder)
     wait_for_lines(tmp_path, 1)
-    time.sleep(0.3)  # into the middle of a measurement
-    os.kill(run.pid, how)
+    time.sleep(0.3)  # until the middle of a measurement
+    os.kill(run.pid, number)
     _, errors = run.communicate(timeout=60)
-    if how == signal.SIGINT:
+    if number == signal.SIGINT:
         assert run.returncode == 130
         assert "the same command goes on from there" in errors
         assert "Traceback" not in errors
@@ -155,12 +157,12 @@ def test_a_run_cut_short_goes_on_where_it_was(harness: Run, tmp_path: Path, tiny
     assert len({m.condition for m in after}) == len(after) == 6
 
 
-def test_rows_of_another_processor_are_not_added_to(
+def test_records_of_another_processor_are_not_extended(
     finished: tuple[Path, str], harness: Run, tmp_path: Path, tiny_folder: Path
 ) -> None:
     folder, _ = finished
     (path,) = folder.glob("results/*/smoke.jsonl")
-    other = tmp_path / "there" / path.name
+    other = tmp_path / "elsewhere" / path.name
     other.parent.mkdir()
     cpu = rows(folder)[0].provenance["cpu"]
     other.write_text(path.read_text().replace(json.dumps(cpu), '"Another 9000"'))
@@ -171,7 +173,7 @@ def test_rows_of_another_processor_are_not_added_to(
     assert other.read_bytes() == before
 
 
-def test_two_runs_at_once(harness: Run, tmp_path: Path, tiny_folder: Path) -> None:
+def test_a_second_run_at_the_same_time_is_refused(harness: Run, tmp_path: Path, tiny_folder: Path) -> None:
     run = start(tmp_path, tiny_folder)
     wait_for_lines(tmp_path, 1)
     second = harness("bench", "--dataset", tiny_folder, "--grid", "smoke")
@@ -181,7 +183,7 @@ def test_two_runs_at_once(harness: Run, tmp_path: Path, tiny_folder: Path) -> No
     assert "Another run is writing" in second.stderr
 
 
-def test_a_damaged_chunk_costs_the_rows_that_meet_it(harness: Run, tmp_path: Path) -> None:
+def test_a_damaged_chunk_fails_the_rows_that_read_it(harness: Run, tmp_path: Path) -> None:
     from tests import tiny
 
     folder = tiny.write(tmp_path / "set")
@@ -192,9 +194,9 @@ def test_a_damaged_chunk_costs_the_rows_that_meet_it(harness: Run, tmp_path: Pat
         file.write(b"\xff" * 30)
     done = harness("bench", "--dataset", folder, "--grid", "smoke", "--loaders", "native,stream,annloader")
     assert done.returncode == 0, done.stderr
-    found = [m for m in rows(tmp_path) if m.status != "skipped"]
-    assert len(found) == 8 - ("annloader" in ABSENT)
-    for m in found:
+    attempted = [m for m in rows(tmp_path) if m.status != "skipped"]
+    assert len(attempted) == 8 - ("annloader" in ABSENT)
+    for m in attempted:
         assert m.status == "failed"
         assert "part0.h5ad" in m.reason
         assert "chunk 0" in m.reason

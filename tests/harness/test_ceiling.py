@@ -1,4 +1,4 @@
-"""What bounds a row is measured on real files; what it is compared with follows from the row's own bytes."""
+"""Ceilings are measured on real files; the ceiling of a row depends on the bytes that the row read."""
 
 import os
 from dataclasses import replace
@@ -20,7 +20,7 @@ from harness.records.validate import of_ceiling, under
 from harness.run import ceiling
 
 FACTS = {"machine": "m", "dataset_fingerprint": "f", "cores": 2, "utc": "2026-01-02T03:04:05+00:00"}
-OVER = Ceiling(
+CEILING = Ceiling(
     dataset="d",
     store="h5ad/1",
     cores=2,
@@ -49,36 +49,36 @@ def row(loader: str = "native", rows: int = 1000, disk_read_bytes: int | None = 
         (row("reference", disk_read_bytes=1000 * 100_000), 1e6, "copy"),
     ],
 )
-def test_the_least_of_the_ceilings_binds(m: Measurement, cells_per_s: float, binds: str) -> None:
-    assert roof(m, OVER) == (pytest.approx(cells_per_s), binds)
+def test_the_lowest_ceiling_binds(m: Measurement, cells_per_s: float, binds: str) -> None:
+    assert roof(m, CEILING) == (pytest.approx(cells_per_s), binds)
 
 
-def test_the_latest_of_the_same_machine_data_store_and_cores_is_taken() -> None:
-    later = replace(OVER, decode_cells_per_s=90_000.0)
+def test_the_latest_ceiling_of_the_same_machine_data_and_cores_applies() -> None:
+    later = replace(CEILING, decode_cells_per_s=90_000.0)
     others = [
-        replace(OVER, cores=1),
-        replace(OVER, provenance=FACTS | {"machine": "n"}),
-        replace(OVER, provenance=FACTS | {"dataset_fingerprint": "g"}),
+        replace(CEILING, cores=1),
+        replace(CEILING, provenance=FACTS | {"machine": "n"}),
+        replace(CEILING, provenance=FACTS | {"dataset_fingerprint": "g"}),
     ]
     assert ceiling_of(row(), others) is None
-    assert ceiling_of(row(), [OVER, later, *others]) is later
-    assert ceiling_of(row(cores=1), [OVER, *others]) is others[0]
+    assert ceiling_of(row(), [CEILING, later, *others]) is later
+    assert ceiling_of(row(cores=1), [CEILING, *others]) is others[0]
 
 
-def test_of_a_store_that_was_not_measured_the_disk_and_copying_are_known() -> None:
-    over = ceiling_of(row("slaf", rows=200_000), [OVER])
-    assert roof(row("slaf", rows=200_000), over) == (1e6, "copy")
-    assert roof(row("slaf", disk_read_bytes=1000 * 100_000), over) == (pytest.approx(20_000), "disk")
+def test_a_store_without_its_own_ceiling_is_bounded_by_disk_and_copy() -> None:
+    nearest = ceiling_of(row("slaf", rows=200_000), [CEILING])
+    assert roof(row("slaf", rows=200_000), nearest) == (1e6, "copy")
+    assert roof(row("slaf", disk_read_bytes=1000 * 100_000), nearest) == (pytest.approx(20_000), "disk")
 
 
-def test_a_row_above_its_ceiling_cannot_be() -> None:
-    assert under(row(rows=120_000), [OVER]) == []
+def test_a_row_above_its_ceiling_is_reported() -> None:
+    assert under(row(rows=120_000), [CEILING]) == []
     assert under(row(rows=160_000), []) == []
-    assert under(row(rows=160_000), [OVER]) == [
+    assert under(row(rows=160_000), [CEILING]) == [
         "160,000 cells/s are more than the 100,000 that the ceiling (decode) allows"
     ]
-    assert of_ceiling(OVER) == []
-    assert of_ceiling(replace(OVER, decode_cells_per_s=-1.0))
+    assert of_ceiling(CEILING) == []
+    assert of_ceiling(replace(CEILING, decode_cells_per_s=-1.0))
 
 
 @given(st.lists(st.integers(0, 40_000), min_size=1, max_size=80), st.integers(1, 5_000))
@@ -88,14 +88,14 @@ def test_stretches_cover_whole_pieces_once(
     folder = tmp_path_factory.mktemp("files")
     for i, size in enumerate(sizes):
         (folder / str(i)).write_bytes(bytes(size))
-    found = disk.stretches([folder / str(i) for i in range(len(sizes))], piece)
-    assert all(part.start < part.stop and part.start % piece == part.stop % piece == 0 for part in found)
+    parts = disk.stretches([folder / str(i) for i in range(len(sizes))], piece)
+    assert all(part.start < part.stop and part.start % piece == part.stop % piece == 0 for part in parts)
     chosen = sorted((size // piece * piece for size in sizes), reverse=True)[: 4 * disk.THREADS]
-    assert sum(part.stop - part.start for part in found) == sum(chosen)
-    for path in {part.path for part in found}:
-        mine = sorted((part.start, part.stop) for part in found if part.path == path)
-        assert mine[0][0] == 0
-        assert all(a[1] == b[0] for a, b in pairwise(mine))
+    assert sum(part.stop - part.start for part in parts) == sum(chosen)
+    for path in {part.path for part in parts}:
+        spans = sorted((part.start, part.stop) for part in parts if part.path == path)
+        assert spans[0][0] == 0
+        assert all(a[1] == b[0] for a, b in pairwise(spans))
 
 
 @pytest.mark.parametrize("mode", disk.MODES, ids=str)
@@ -107,24 +107,24 @@ def test_a_file_is_read_in_every_mode(tmp_path: Path, reader: str, mode: disk.Mo
     assert (rate is None and mode.direct) or rate > 0
 
 
-def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    gone = [disk.Stretch(tmp_path / "gone", 0, 4096)]
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    stretches = [disk.Stretch(tmp_path / "gone", 0, 4096)]
     with pytest.raises(OSError, match="gone"):
-        disk.own(gone, 4096, disk.MODES[0])
+        disk.own(stretches, 4096, disk.MODES[0])
 
 
-def test_the_verb_records_a_store(
+def test_the_ceiling_command_records_the_ceilings_of_a_store(
     tiny_set: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ceiling, "SECONDS", 0.1)
-    where = tmp_path / "results"
-    arguments = ["ceiling", "--dataset", str(tiny_set.paths[0].parent), "--results", str(where)]
+    folder = tmp_path / "results"
+    arguments = ["ceiling", "--dataset", str(tiny_set.paths[0].parent), "--results", str(folder)]
     assert main([*arguments, "--loaders", "native"]) == 0
-    found = read(where)
-    assert [c.cores for c in found] == sorted({1, os.cpu_count()})
-    assert all(c.decode_cells_per_s > 0 and c.storage_bytes_per_s > 0 for c in found)
-    assert main(["validate", str(where)]) == 0
+    ceilings = read(folder)
+    assert [c.cores for c in ceilings] == sorted({1, os.cpu_count()})
+    assert all(c.decode_cells_per_s > 0 and c.storage_bytes_per_s > 0 for c in ceilings)
+    assert main(["validate", str(folder)]) == 0
     assert "decoding" in capsys.readouterr().out
     assert main([*arguments, "--loaders", "annloader"]) == 2
     assert "annloader" in capsys.readouterr().err
-    assert jsonl.read(where / FILE, Ceiling) == found
+    assert jsonl.read(folder / FILE, Ceiling) == ceilings

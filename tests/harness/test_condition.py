@@ -23,14 +23,14 @@ def test_every_grid_expands_to_distinct_conditions_of_known_knobs(name: str) -> 
         assert set(dict(c.knobs)) <= set(loaders.get(c.loader).knobs)
 
 
-def test_the_papers_grids_are_the_papers() -> None:
+def test_the_grids_of_the_paper_have_its_settings() -> None:
     figure2, sweep, workers = (expand(name, "tahoe") for name in ("figure2", "sweep", "workers"))
     for grid in (figure2, sweep, workers):
         assert (grid.timing.warmup_s, grid.timing.measure_s) == (30, 120)
         assert {c.batch_size for c in grid.conditions} == {64}
     for grid, sides in ((figure2, [1, 2, 4, 8, 16, 32, 64]), (sweep, [1, 4, 16, 64, 256, 1024])):
-        mine = [c for c in grid.conditions if c.loader == "scdataset" and c.order == "random"]
-        assert [(dict(c.knobs)["block_size"], dict(c.knobs)["fetch_factor"]) for c in mine] == [
+        conditions = [c for c in grid.conditions if c.loader == "scdataset" and c.order == "random"]
+        assert [(dict(c.knobs)["block_size"], dict(c.knobs)["fetch_factor"]) for c in conditions] == [
             (b, f) for b in sides for f in sides
         ]
     assert {c.workers for c in workers.conditions if c.loader == "scdataset"} == {8, 12, 16}
@@ -57,7 +57,7 @@ def test_a_key_names_the_condition_and_ignores_the_order_of_knobs() -> None:
     assert len({one.key, *(c.key for c in others)}) == 9
 
 
-def test_bounded_to_a_quarter_if_nothing_is_said() -> None:
+def test_a_bounded_cache_is_a_quarter_by_default() -> None:
     one = Condition(dataset="d", loader="native", cache="bounded")
     assert one.memory_fraction == 0.25
     assert one == Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.25)
@@ -65,7 +65,7 @@ def test_bounded_to_a_quarter_if_nothing_is_said() -> None:
     assert one.key != Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.5).key
 
 
-def test_twins_share_an_order() -> None:
+def test_conditions_with_the_same_order_have_the_same_twin() -> None:
     knobs = (("block_size", 4),)
     one = Condition(dataset="d", loader="native", knobs=knobs)
     for fields in ({"output": "dense"}, {"cache": "warm"}, {"cache": "bounded"}, {"consumer_ms": 1.0}):
@@ -87,7 +87,7 @@ def test_twins_share_an_order() -> None:
         ("consumer_ms", float("nan")),
     ],
 )
-def test_what_cannot_be_is_refused(field: str, value: object) -> None:
+def test_an_impossible_value_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
         Condition(dataset="d", loader="native", **{field: value})
 
@@ -101,8 +101,8 @@ def test_a_mistake_in_a_grid_names_the_table(monkeypatch: pytest.MonkeyPatch) ->
         expand("mien", "d")
 
 
-def test_all_is_every_loader_but_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was added has its row by itself."""
+def test_all_is_every_loader_except_those_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that is added to NAMES gets a row without a change of the grid."""
     monkeypatch.setattr(loaders, "NAMES", loaders.NAMES | {"toy": "toy:Toy"})
     grids = {"mine": {"title": "t", "arm": [{"loader": "all", "without": ["stream", "slaf"]}]}}
     monkeypatch.setattr(grids_module, "_grids", lambda: grids)

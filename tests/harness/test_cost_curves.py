@@ -1,4 +1,4 @@
-"""The work whose cost is measured does what it says, and a record of it is drawn."""
+"""The operations whose cost is measured compute the right result, and their costs are recorded and drawn."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from harness.records.validate import problems
 from tests.tiny import truth
 
 
-def test_every_ranking_is_the_same() -> None:
+def test_the_compiled_and_the_pandas_ranking_equal_argsort() -> None:
     rng = np.random.default_rng(0)
     x = sp.csr_matrix([np.where(rng.random(2_000) < 0.7, rng.permutation(2_000) + 1, 0) for _ in range(5)], dtype="f4")
     expected = np.concatenate(
@@ -25,23 +25,25 @@ def test_every_ranking_is_the_same() -> None:
     assert cost_curves.rank_pandas(x).tolist() == expected.tolist()
 
 
-def test_polars_ranks_so_too() -> None:
+def test_the_polars_ranking_equals_the_compiled_one() -> None:
     pytest.importorskip("polars")
     x = sp.csr_matrix(truth()[10:20] + np.arange(211, dtype=np.float32) * (truth()[10:20] > 0))
     assert cost_curves.rank_polars(x).tolist() == cost_curves.rank_compiled(x).tolist()
 
 
-def test_all_of_it_is_measured_and_drawn(tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cost_is_measured_recorded_and_drawn(
+    tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cost_curves, "REPEATS", 2)
     monkeypatch.setattr(cost_curves, "LEAST_S", 0.0)
     sizes = {"ranking": (4, 8), "shuffling": (10,), "reading": (16,), "fitting": (8,)}
     monkeypatch.setattr(cost_curves, "SIZES", sizes)
     monkeypatch.setattr(cost_curves, "GENES", 100)
-    found = cost_curves.measure(tiny_set, lambda phase: None)
-    assert {law for law, *_ in found} >= {"ranking", "shuffling", "reading", "ladder"}
-    assert all(len(costs) == 2 and min(costs) > 0 for costs in found.values())
+    measured = cost_curves.measure(tiny_set, lambda phase: None)
+    assert {law for law, *_ in measured} >= {"ranking", "shuffling", "reading", "ladder"}
+    assert all(len(costs) == 2 and min(costs) > 0 for costs in measured.values())
     facts = {"dataset_fingerprint": tiny_set.fingerprint, "utc": "2026-01-01T00:00:00+00:00", "machine": "m"}
-    for (law, method, size), costs in found.items():
+    for (law, method, size), costs in measured.items():
         cost = records.Cost(
             dataset="tiny", law=law, method=method, size=size, us_per_cell=costs, provenance=facts
         )  # fmt: skip

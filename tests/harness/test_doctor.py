@@ -1,4 +1,4 @@
-"""What `doctor` says of loaders that are there, absent and broken."""
+"""`doctor` reports loaders that are available, not installed or broken."""
 
 import json
 import subprocess
@@ -15,33 +15,35 @@ from tests import toys
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_as_json_it_names_every_loader(harness: Run) -> None:
-    told = harness("doctor", "--json")
-    found = json.loads(told.stdout)
-    assert [row["name"] for row in found["loaders"]] == list(loaders.NAMES)
-    for row in found["loaders"]:
+def test_the_json_report_lists_every_loader(harness: Run) -> None:
+    done = harness("doctor", "--json")
+    report = json.loads(done.stdout)
+    assert [row["name"] for row in report["loaders"]] == list(loaders.NAMES)
+    for row in report["loaders"]:
         missing = loaders.unavailable(row["name"])
         assert (row["status"], row["reason"]) == ("not installed" if missing else "available", missing)
         assert bool(row["version"]) == (missing is None)
-    assert told.returncode == 0
-    assert found["decoders"]["gzip"] == "compiled loop"
-    assert found["page_cache"] in ("drop_caches", "fadvise", None)
+    assert done.returncode == 0
+    assert report["decoders"]["gzip"] == "compiled loop"
+    assert report["page_cache"] in ("drop_caches", "fadvise", None)
 
 
-def test_as_text_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of loaders that are quick to import; the others are imported above."""
-    names = {name: where for name, where in loaders.NAMES.items() if name in ("memmap", "native")}
+def test_the_text_report_lists_every_loader(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With only the loaders that are quick to import; the JSON test imports the others."""
+    names = {name: target for name, target in loaders.NAMES.items() if name in ("memmap", "native")}
     monkeypatch.setattr(loaders, "NAMES", names)
     assert main(["doctor"]) == 0
-    told = capsys.readouterr().out
-    assert all(name in told for name in names)
-    assert "page cache:" in told
-    assert "native, gzip: compiled loop" in told
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in names)
+    assert "page cache:" in printed
+    assert "native, gzip: compiled loop" in printed
 
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A loader whose library is a file to be filled."""
+    """The path of a module that does not exist yet, the library of the only loader."""
     monkeypatch.setattr(loaders, "NAMES", {"toy": "tests.toys:Toy"})
     monkeypatch.setattr(toys.Toy, "imports", ("a_library_for_doctor",))
     monkeypatch.setattr(doctor, "version", lambda name, modules: "1.0")
@@ -51,16 +53,16 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_an_installed_loader_that_does_not_import_is_broken(library: Path) -> None:
-    library.write_text("raise OSError('libcuda is not what it was')")
+    library.write_text("raise OSError('libcuda cannot be loaded')")
     (row,) = doctor.examine()["loaders"]
-    assert (row["status"], row["reason"]) == ("broken", "OSError: libcuda is not what it was")
+    assert (row["status"], row["reason"]) == ("broken", "OSError: libcuda cannot be loaded")
     assert main(["doctor"]) == 1
     library.write_text("")
     assert doctor.examine()["loaders"][0]["status"] == "available"
     assert main(["doctor"]) == 0
 
 
-def test_an_absent_one_is_no_failure(library: Path) -> None:
+def test_a_loader_without_its_library_is_reported_as_not_installed(library: Path) -> None:
     (row,) = doctor.examine()["loaders"]
     assert row["status"] == "not installed"
     assert "EXTRAS=toy make setup" in row["reason"]

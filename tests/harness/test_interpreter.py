@@ -1,4 +1,4 @@
-"""Which Python runs a loader, and the tests of the loaders that run in another one."""
+"""The Python that runs a loader, and the tests of the loaders that have their own environment."""
 
 import json
 import os
@@ -17,71 +17,76 @@ from harness.run.process import spawn
 from harness.run.provenance import provenance
 from tests import toys
 
-APART = [name for name in loaders.NAMES if interpreter.own(name)]
+SEPARATE = [name for name in loaders.NAMES if interpreter.own(name)]
 
-TELLS = """#!/bin/sh
+REPORTING = """#!/bin/sh
 printf '{"python": "3.12.99", "packages": {"acme-ml": "7.1"}, "missing": [%s],' "$MISSING"
 printf '"owners": {"acme": ["acme-ml"]}}'
 """
-"""A Python that says what another environment has, whatever it is asked."""
+"""A stand-in for the Python of another environment: prints the same report whatever its arguments."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", APART)
-def test_its_own_python_tests_it(name: str) -> None:
-    """The contract, and what tests there are of this loader alone; with REQUIRE a skipped test is a failed one."""
-    files = ["tests/loaders/test_contract.py", *([alone] if Path(alone := f"tests/test_{name}.py").exists() else [])]
+@pytest.mark.parametrize("name", SEPARATE)
+def test_a_loader_passes_its_tests_in_its_own_environment(name: str) -> None:
+    """Runs the contract tests and the test file of this loader if it has one; with REQUIRE a skipped test fails."""
+    files = [
+        "tests/loaders/test_contract.py",
+        *([alone] if Path(alone := f"tests/loaders/test_{name}.py").exists() else []),
+    ]
     command = [interpreter.interpreter(name), "-m", "pytest", "-k", name, *files]
     done = subprocess.run(
         command, cwd=interpreter.ROOT, env=os.environ | {"REQUIRE": name}, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stdout  # 5 where nothing was collected
+    assert done.returncode == 0, done.stdout  # 5 where no test was collected
 
 
 @pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A loader with an environment of its own, whose Python is a script."""
+def own_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The Python of the environment of loader `toy`: a shell script."""
     monkeypatch.setattr(interpreter, "ROOT", tmp_path)
     monkeypatch.setattr(loaders, "NAMES", {"toy": "tests.toys:Toy"})
     monkeypatch.setattr(toys.Toy, "imports", ("acme",))
     monkeypatch.setenv("MISSING", "")
     interpreter._ask.cache_clear()
-    python = tmp_path / ".venvs" / "toy" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(TELLS)
-    python.chmod(0o755)
-    return python
+    script = tmp_path / ".venvs" / "toy" / "bin" / "python"
+    script.parent.mkdir(parents=True)
+    script.write_text(REPORTING)
+    script.chmod(0o755)
+    return script
 
 
-def test_it_is_asked_for_versions_and_imports(apart: Path, tiny_set: Dataset) -> None:
+def test_versions_and_imports_are_those_of_its_own_environment(own_python: Path, tiny_set: Dataset) -> None:
     assert loaders.unavailable("toy") is None
-    told = doctor.examine_loader("toy")
-    assert (told["status"], told["version"], told["environment"]) == ("available", "7.1", ".venvs/toy")
+    report = doctor.examine_loader("toy")
+    assert (report["status"], report["version"], report["environment"]) == ("available", "7.1", ".venvs/toy")
     facts = provenance("toy", tiny_set)
     assert (facts["python"], facts["packages"]) == ("3.12.99", {"acme-ml": "7.1"})
 
 
-def test_what_it_lacks_is_not_installed(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_missing_in_its_environment_is_not_installed(
+    own_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MISSING", '"acme"')
     assert loaders.unavailable("toy") == "acme not installed: EXTRAS=toy make setup"
 
 
-def test_it_runs_the_worker(apart: Path, tiny_set: Dataset) -> None:
-    apart.write_text(
+def test_its_own_python_runs_the_worker(own_python: Path, tiny_set: Dataset) -> None:
+    own_python.write_text(
         """#!/bin/sh\nprintf '{"outcome": {"status": "ok", "reason": "%s", "errno": null, "answer": null}}\\n' "$0"\n"""
     )
-    job = Job(task="convert", loader="toy", adapter="tests.toys:Toy", dataset=tiny_set, store=apart)
+    job = Job(task="convert", loader="toy", adapter="tests.toys:Toy", dataset=tiny_set, store=own_python)
     outcome = spawn(job, None, 60, lambda phase, cells, seconds: None)
-    assert (outcome.status, outcome.reason) == ("ok", str(apart))
+    assert (outcome.status, outcome.reason) == ("ok", str(own_python))
     assert interpreter.interpreter("another") == sys.executable
 
 
-def test_another_python_tells_without_any_package() -> None:
-    told = subprocess.run(
+def test_the_report_needs_no_installed_package() -> None:
+    done = subprocess.run(
         [sys.executable, "-S", "-m", "harness.machine.interpreter", "json", "acme.ml"],
         cwd=interpreter.ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert json.loads(told.stdout)["missing"] == ["acme.ml"]
+    assert json.loads(done.stdout)["missing"] == ["acme.ml"]

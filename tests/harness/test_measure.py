@@ -1,4 +1,4 @@
-"""The stopwatch, with a clock that the loader under test turns."""
+"""The timed loop, with a simulated clock that the loader advances."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ TIMING = Timing(warmup_s=30, measure_s=120)
 
 
 class Clock:
-    """A clock, and a loader whose batches arrive as `pauses` says: seconds before each batch of an epoch."""
+    """A simulated clock and loader; `pauses` holds the seconds before each batch of an epoch."""
 
     def __init__(self, pauses: list[float], batches_per_fetch: int = 1, open_s: float = 0.0) -> None:
         self.now, self.pauses, self.open_s = 1000.0, pauses, open_s
@@ -50,7 +50,7 @@ def test_no_bias_on_a_steady_stream(pause: float) -> None:
 @settings(max_examples=50)
 @given(st.integers(2, 128), st.floats(1, 400))
 def test_no_bias_on_a_bursty_stream(batches: int, fetch_s: float) -> None:
-    """A fetch's batches come all at once: a window cut anywhere else than at a fetch would miscount up to one."""
+    """All batches of a fetch arrive at once: a window not cut at a fetch would miscount up to one fetch."""
     clock = Clock(([fetch_s] + [0.0] * (batches - 1)) * 200, batches)
     trace = clock.measure()
     assert rate(trace) == pytest.approx(64 * batches / fetch_s, rel=1e-3)
@@ -66,18 +66,20 @@ def test_no_bias_on_bursts_with_a_cost_per_batch(batches: int, fetch_s: float, b
 
 @settings(max_examples=50)
 @given(st.integers(2, 64), st.integers(1, 40), st.integers(1, 63), st.floats(0.05, 2))
-def test_no_bias_where_an_epoch_ends_in_a_short_fetch(batches: int, fetches: int, rest: int, batch_s: float) -> None:
-    """A fetch costs in proportion to its batches, the epoch's short last one too: the true rate is constant."""
-    rest = min(rest, batches - 1)
-    whole = ([batch_s * batches] + [0.0] * (batches - 1)) * fetches
-    short = [batch_s * rest] + [0.0] * (rest - 1)
-    trace = Clock(whole + short, batches).measure()
+def test_no_bias_where_an_epoch_ends_in_a_short_fetch(
+    batches: int, fetches: int, last_batches: int, batch_s: float
+) -> None:
+    """Every fetch costs in proportion to its batches, the short last one too: the true rate is constant."""
+    last_batches = min(last_batches, batches - 1)
+    full = ([batch_s * batches] + [0.0] * (batches - 1)) * fetches
+    last = [batch_s * last_batches] + [0.0] * (last_batches - 1)
+    trace = Clock(full + last, batches).measure()
     assert rate(trace) == pytest.approx(64 / batch_s, rel=1e-3)
 
 
 @settings(max_examples=50)
 @given(st.integers(2, 64), st.floats(1, 10), st.floats(0, 1), st.floats(0, 30))
-def test_no_bias_where_the_first_batch_comes_before_its_fetch(
+def test_no_bias_where_the_first_batch_comes_before_the_rest_of_its_fetch(
     batches: int, fetch_s: float, share: float, warmup_s: float
 ) -> None:
     early = [share * fetch_s, (1 - share) * fetch_s] + [0.0] * (batches - 2)
@@ -87,8 +89,8 @@ def test_no_bias_where_the_first_batch_comes_before_its_fetch(
 
 
 @given(st.floats(0.001, 5), st.floats(0, 5))
-def test_waiting_is_what_the_consumer_did_not_take(pause: float, consumer_s: float) -> None:
-    """A loader that makes each batch when it is asked for keeps the consumer waiting for just as long."""
+def test_waiting_is_the_time_of_the_window_that_the_consumer_did_not_use(pause: float, consumer_s: float) -> None:
+    """A loader that makes each batch on demand keeps the consumer waiting for as long as that takes."""
     clock = Clock([pause] * 10_000)
 
     def sleep(seconds: float) -> None:
@@ -99,7 +101,7 @@ def test_waiting_is_what_the_consumer_did_not_take(pause: float, consumer_s: flo
     assert rate(trace) == pytest.approx(64 / (pause + consumer_s), rel=1e-3)
 
 
-def test_a_clock_that_goes_back_is_not_believed() -> None:
+def test_a_clock_that_goes_back_is_an_error() -> None:
     with pytest.raises(ValueError, match="the clock went back by 5 s"):
         Clock([1.0] * 100 + [-5.0] + [1.0] * 1000).measure()
 
@@ -115,7 +117,7 @@ def test_a_fetch_longer_than_the_window_is_still_one_whole_fetch() -> None:
     assert (trace.rows, trace.seconds) == (16 * 64, 300)
 
 
-def test_a_small_set_is_read_again_and_the_cost_of_beginning_counts() -> None:
+def test_a_small_data_set_is_read_repeatedly_and_the_start_of_every_epoch_counts() -> None:
     trace = Clock([1.0] * 10, open_s=2.0).measure()
     assert trace.epochs > 5
     assert rate(trace) == pytest.approx(64 * 10 / 12, rel=0.02)
@@ -127,7 +129,7 @@ def test_windows_hold_the_rows_of_each_whole_second() -> None:
     assert trace.rows == 64 * 40
 
 
-def test_probes_are_taken_at_the_edges() -> None:
+def test_probes_are_taken_at_the_edges_of_the_window() -> None:
     clock = Clock([1.0] * 1000)
     trace = measure(clock, TIMING, clock, epoch_rows=64_000, probe=clock)
     assert trace.ended - trace.begun == trace.seconds == 120
@@ -138,17 +140,17 @@ def test_an_empty_epoch_is_an_error() -> None:
         Clock([]).measure()
 
 
-class Untouched(np.ndarray):
+class CountedReads(np.ndarray):
     """Counts the elements read from it."""
 
     read = 0
 
     def sum(self, *args: object, **kwargs: object) -> np.ndarray:
-        Untouched.read += self.size
+        CountedReads.read += self.size
         return super().sum(*args, **kwargs)
 
 
 def test_touch_reads_every_page_and_returns_the_rows() -> None:
-    x = np.zeros((64, 62_710), np.float32).view(Untouched)
+    x = np.zeros((64, 62_710), np.float32).view(CountedReads)
     assert touch(SimpleNamespace(x=x)) == 64
-    assert Untouched.read == -(-x.nbytes // 4096)
+    assert CountedReads.read == -(-x.nbytes // 4096)

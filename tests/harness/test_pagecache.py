@@ -1,4 +1,4 @@
-"""Out of the page cache means out of it, as root and as a user."""
+"""Eviction removes every page of a file from the page cache, for root and for other users."""
 
 import os
 import tempfile
@@ -17,21 +17,21 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_warm_then_evicted(file: Path) -> None:
+def test_a_warm_file_is_resident_until_it_is_evicted(file: Path) -> None:
     pagecache.warm([file])
     assert pagecache.resident([file]) == 1
     assert pagecache.evict([file]) in ("drop_caches", "fadvise")
     assert pagecache.resident([file]) == 0
 
 
-def test_a_user_evicts_by_advice(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_root_rights_evicts_with_fadvise(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
     pagecache.warm([file])
     assert pagecache.evict([file]) == "fadvise"
     assert pagecache.resident([file]) == 0
 
 
-def test_part_of_a_file_is_a_share(file: Path) -> None:
+def test_a_file_that_is_read_in_part_is_resident_in_part(file: Path) -> None:
     pagecache.evict([file])
     with file.open("rb") as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -39,15 +39,15 @@ def test_part_of_a_file_is_a_share(file: Path) -> None:
     assert 0 < pagecache.resident([file]) < 0.2
 
 
-def test_large_files_are_looked_at_in_windows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_examined_in_windows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pagecache, "WINDOW_BYTES", 1 << 20)
     pagecache.warm([file])
     assert pagecache.resident([file, file]) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_to_a_stranger_residency_is_not_known() -> None:
-    """Linux answers "all of it" to those who may not write a file; that is not a measurement."""
+def test_residency_is_unknown_for_files_that_the_user_may_not_write() -> None:
+    """For such files Linux reports every page as resident, which is not a measurement."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder) / "store"

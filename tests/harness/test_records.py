@@ -1,4 +1,4 @@
-"""Lines are whole, appended, and never silently dropped."""
+"""Files of records: lines are appended whole and are never dropped silently."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +28,7 @@ def measurement(**fields: object) -> Measurement:
     return Measurement(**values | fields)
 
 
-def test_what_is_appended_is_read(tmp_path: Path) -> None:
+def test_appended_records_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "g.jsonl"
     assert read(path) == []
     written = [measurement(repeat=i, provenance={"utc": "now"}) for i in range(3)]
@@ -56,7 +56,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
         encode(measurement()).replace('"batch_size": 64', '"batch_size": 32'),
     ],
 )
-def test_a_line_that_is_no_measurement_is_named(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_not_a_measurement_is_reported_by_its_number(tmp_path: Path, line: str) -> None:
     path = tmp_path / "g.jsonl"
     text = f"{encode(measurement())}\n{line}\n"
     path.write_text(text)
@@ -65,46 +65,46 @@ def test_a_line_that_is_no_measurement_is_named(tmp_path: Path, line: str) -> No
     assert path.read_text() == text
 
 
-def test_a_full_disk_leaves_the_lines_before_whole(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for the disk: the write ends in the middle of a line."""
+def test_a_write_that_is_cut_short_leaves_the_earlier_lines_whole(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk: the write stops in the middle of a line."""
     import resource
     import signal
 
     path = tmp_path / "g.jsonl"
     append(path, measurement())
     before = path.read_bytes()
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, old[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limit[1]))
     try:
         with pytest.raises(UserError, match="Every earlier line of it is whole"):
             append(path, measurement(repeat=1))
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)
     assert path.read_bytes() == before
 
 
-def test_a_folder_is_held_by_one_run_at_a_time(tmp_path: Path) -> None:
+def test_only_one_run_at_a_time_locks_a_folder(tmp_path: Path) -> None:
     with lock(tmp_path), pytest.raises(UserError, match="Another run"), lock(tmp_path):
         pass
     with lock(tmp_path):
         pass
 
 
-def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
+def test_a_full_disk_loses_no_record(small_disk: Path) -> None:
     path = small_disk / "g.jsonl"
     written = [measurement(repeat=i) for i in range(3)]
     for m in written:
         append(path, m)
     before = path.read_bytes()
-    with (small_disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+    with (small_disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
         while True:
-            rest.write(bytes(4096))
+            filler.write(bytes(4096))
     with pytest.raises(UserError, match=r"could not be written: .*Every earlier line of it is whole"):
         append(path, measurement(status="failed", reason="x" * 8192))
     assert path.read_bytes() == before
     assert read(path) == written
-    (small_disk / "rest").unlink()
+    (small_disk / "filler").unlink()
     append(path, measurement(repeat=3))
     assert len(read(path)) == 4

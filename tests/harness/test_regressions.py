@@ -1,4 +1,4 @@
-"""What asv is asked to compare is there, and told in a sentence where it is not. Its verdicts: asv_proof.py."""
+"""Arguments for asv are checked and refused with one sentence; asv_proof.py checks the verdicts of asv."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from harness.suite import regressions
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("compare", "no-such-branch", "1.15"), "There is no commit no-such-branch"),
         (("compare", "HEAD", "1.15"), "there is nothing to compare"),
@@ -18,17 +18,17 @@ from harness.suite import regressions
         ((), "say one of compare, check, publish"),
     ],
 )
-def test_what_cannot_be_compared_is_said(arguments: tuple[str, ...], said: str) -> None:
+def test_an_impossible_comparison_is_refused_with_one_sentence(arguments: tuple[str, ...], message: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "harness.suite.regressions", *arguments], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_all_that_asv_writes_is_below_its_folder() -> None:
+def test_asv_writes_below_its_folder_only() -> None:
     done = regressions.asv("machine", "--yes", kept=True)
     assert done.returncode == 0, done.stdout
     assert (regressions.FOLDER / ".asv-machine.json").exists()

@@ -1,4 +1,4 @@
-"""A store is prepared once, and looks finished only when it is. Killed for real, on a disk that is really full."""
+"""A store is prepared once and looks finished only when it is. The tests kill real processes and fill a real disk."""
 
 import time
 from collections.abc import Callable
@@ -20,41 +20,41 @@ Use = Callable[[str], None]
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
-    """Registers one of tests.toys, in an empty folder."""
+    """Registers a class of tests.toys as the loader `toy`; the working directory is an empty folder."""
     monkeypatch.chdir(tmp_path)
     return lambda name: monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{name}")
 
 
-def test_prepared_once_and_measured(toy: Use, tiny_set: Dataset) -> None:
+def test_a_store_is_prepared_once_and_its_conversion_is_measured(toy: Use, tiny_set: Dataset) -> None:
     toy("Converting")
-    told: list[int] = []
-    made = stores.prepare(tiny_set, "toy", told.append)
-    assert told == [0, 504, 1009]
+    progress: list[int] = []
+    record = stores.prepare(tiny_set, "toy", progress.append)
+    assert progress == [0, 504, 1009]
     (file,) = stores.store_files(tiny_set, "toy")
     assert file.read_text() == "1009"
-    assert (made.status, made.store, made.provenance["store_bytes"]) == ("ok", "toy/1", 4)
-    assert made.seconds > 0
-    assert made.peak_rss_bytes > 10e6
-    assert decode(Conversion, encode(made)) == made
-    assert stores.prepare(tiny_set, "toy", told.append) is None
+    assert (record.status, record.store, record.provenance["store_bytes"]) == ("ok", "toy/1", 4)
+    assert record.seconds > 0
+    assert record.peak_rss_bytes > 10e6
+    assert decode(Conversion, encode(record)) == record
+    assert stores.prepare(tiny_set, "toy", progress.append) is None
 
 
-def test_a_conversion_that_dies_leaves_its_reason_and_nothing_else(toy: Use, tiny_set: Dataset) -> None:
+def test_a_killed_conversion_leaves_its_reason_and_no_files(toy: Use, tiny_set: Dataset) -> None:
     toy("Dying")
-    made = stores.prepare(tiny_set, "toy", lambda _: None)
-    assert made.status == "failed"
-    assert "killed" in made.reason
+    record = stores.prepare(tiny_set, "toy", lambda _: None)
+    assert record.status == "failed"
+    assert "killed" in record.reason
     assert not list(stores.STORES.rglob("half"))
 
 
 def test_a_data_set_that_cannot_be_converted_is_skipped_with_the_reason(toy: Use, tiny_set: Dataset) -> None:
     toy("Refusing")
-    made = stores.prepare(tiny_set, "toy", lambda _: None)
-    assert (made.status, made.reason) == ("skipped", "toy cannot honour this condition: it takes no counts")
+    record = stores.prepare(tiny_set, "toy", lambda _: None)
+    assert (record.status, record.reason) == ("skipped", "toy cannot honour this condition: the toy converts nothing")
     assert not stores.store_path(tiny_set, "toy").exists()
 
 
-def test_killed_half_way_it_does_not_look_finished(
+def test_a_conversion_killed_half_way_does_not_look_finished(
     toy: Use, tiny_set: Dataset, tiny_folder: Path, tmp_path: Path
 ) -> None:
     toy("Converting")
@@ -66,9 +66,9 @@ def test_killed_half_way_it_does_not_look_finished(
         "prepare(catalogue.load(sys.argv[1]), 'toy', print)"
     )
     preparing = program(code, tiny_folder, tmp_path)
-    stop = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not half.exists():
-        assert time.monotonic() < stop
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     preparing.kill()
     preparing.wait()
@@ -77,23 +77,25 @@ def test_killed_half_way_it_does_not_look_finished(
     assert [path.name for path in stores.store_files(tiny_set, "toy")] == ["cells"]
 
 
-def test_nothing_is_prepared_for_who_reads_the_files_as_they_are(toy: Use, tiny_set: Dataset, tmp_path: Path) -> None:
+def test_nothing_is_prepared_for_a_loader_of_the_h5ad_files(toy: Use, tiny_set: Dataset, tmp_path: Path) -> None:
     assert stores.prepare(tiny_set, "native", lambda _: None) is None
     assert stores.store_files(tiny_set, "native") == list(tiny_set.paths)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_verb_records_what_it_made(toy: Use, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prepare_command_records_its_conversions(
+    toy: Use, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loaders, "NAMES", {})
     toy("Converting")
     assert command.main(["prepare", str(tiny_folder)]) == 0
     assert command.main(["prepare", str(tiny_folder)]) == 0
     (path,) = Path("results").glob("*/conversions.jsonl")
-    assert [made.store for made in jsonl.read(path, Conversion)] == ["toy/1"]
+    assert [record.store for record in jsonl.read(path, Conversion)] == ["toy/1"]
 
 
 @pytest.mark.usefixtures("small_disk")
-def test_a_full_disk_is_a_sentence(
+def test_a_full_disk_is_reported_in_one_sentence(
     toy: Use, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(loaders, "NAMES", {})

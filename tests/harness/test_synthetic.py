@@ -1,4 +1,4 @@
-"""The generated set has the statistics it says it has, and is the same every time."""
+"""The generated data set has the specified statistics and is the same every time."""
 
 import time
 from pathlib import Path
@@ -20,18 +20,18 @@ N = 4_200
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("made") / "mini"
+    folder = tmp_path_factory.mktemp("generated") / "mini"
     cells.generate(folder, n_cells=N, seed=0)
     return catalogue.load(str(folder))
 
 
-def test_shape_and_statistics(generated: Dataset) -> None:
+def test_shape_and_statistics_are_those_specified(generated: Dataset) -> None:
     assert (len(generated.paths), generated.n_cells, generated.n_genes) == (14, N, 62_710)
-    total = np.concatenate([ad.read_h5ad(path).X.data for path in generated.paths])
-    assert len(total) / N == pytest.approx(1_400, rel=0.03)
-    assert total.mean() == pytest.approx(1.6, rel=0.03)
-    assert (total == total.round()).all()
-    assert total.min() == 1
+    counts = np.concatenate([ad.read_h5ad(path).X.data for path in generated.paths])
+    assert len(counts) / N == pytest.approx(1_400, rel=0.03)
+    assert counts.mean() == pytest.approx(1.6, rel=0.03)
+    assert (counts == counts.round()).all()
+    assert counts.min() == 1
     assert of_codes(generated.labels("plate")) == pytest.approx(3.77, abs=0.01)
     assert set(generated.label_names) == {"plate", "drug", "dose", "cell_line", "moa_broad", "moa_fine"}
     sizes = {name: len(np.unique(generated.labels(name))) for name in generated.label_names}
@@ -40,7 +40,7 @@ def test_shape_and_statistics(generated: Dataset) -> None:
     assert sizes["drug"] > 370  # of 379: with 4,200 cells a few wells stay empty
 
 
-def test_files_are_what_anndata_would_have_written(generated: Dataset, tmp_path: Path) -> None:
+def test_files_are_stored_as_anndata_stores_them(generated: Dataset, tmp_path: Path) -> None:
     path = generated.paths[0]
     x = ad.read_h5ad(path).X
     ad.AnnData(x).write_h5ad(tmp_path / "same.h5ad", compression="gzip")
@@ -49,12 +49,12 @@ def test_files_are_what_anndata_would_have_written(generated: Dataset, tmp_path:
             one, other = ours["X"][name], theirs["X"][name]
             assert one.dtype == dtype
             assert (one.compression, one.compression_opts) == (other.compression, other.compression_opts)
-            assert one.chunks[0] == pytest.approx(other.chunks[0], rel=0.2)  # from the expected, not the real length
+            assert one.chunks[0] == pytest.approx(other.chunks[0], rel=0.2)  # set from the expected length
     assert x.has_sorted_indices
     assert x.has_canonical_format
 
 
-def test_cells_lie_in_runs_of_a_drug_and_dose_with_lines_mixed(generated: Dataset) -> None:
+def test_cells_are_grouped_by_drug_and_dose_with_cell_lines_mixed(generated: Dataset) -> None:
     for path in generated.paths:
         obs = ad.read_h5ad(path, backed="r").obs
         well = obs["drug"].astype(str) + obs["dose"].astype(str)
@@ -63,19 +63,19 @@ def test_cells_lie_in_runs_of_a_drug_and_dose_with_lines_mixed(generated: Datase
         assert obs["plate"].nunique() == 1
 
 
-def test_a_drugs_doses_lie_on_different_plates() -> None:
+def test_the_doses_of_a_drug_are_on_different_plates() -> None:
     design = cells.Design(N, 0)
     places = {}
     for plate, wells in enumerate(design.wells):
         for well in wells:
             places.setdefault(well // 3, []).append((well % 3, plate))
     assert len(places) == 379
-    for found in places.values():
-        assert sorted(dose for dose, _ in found) == [0, 1, 2]
-        assert len({plate for _, plate in found}) == 3
+    for positions in places.values():
+        assert sorted(dose for dose, _ in positions) == [0, 1, 2]
+        assert len({plate for _, plate in positions}) == 3
 
 
-def test_same_parameters_same_cells_whatever_the_threads(
+def test_the_cells_depend_on_the_parameters_and_not_on_the_threads(
     generated: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells, "available_cores", lambda: 1)
@@ -90,29 +90,29 @@ def test_same_parameters_same_cells_whatever_the_threads(
     assert one.shape != other.shape or (one.X != other.X).nnz > 0
 
 
-def test_killed_half_way_it_looks_unfinished_and_keeps_whole_plates(tmp_path: Path) -> None:
-    folder, aside = tmp_path / "mini", tmp_path / "mini.partial"
+def test_a_killed_generation_looks_unfinished_and_keeps_its_whole_plates(tmp_path: Path) -> None:
+    folder, partial = tmp_path / "mini", tmp_path / "mini.partial"
     code = (
         "import sys; from pathlib import Path; from harness.data.synthetic import cells;"
         "cells.generate(Path(sys.argv[1]), n_cells=20_000, seed=0)"
     )
     generating = program(code, folder)
-    stop = time.monotonic() + 60
-    while len(list(aside.glob("*.h5ad"))) < 2:
-        assert time.monotonic() < stop
+    deadline = time.monotonic() + 60
+    while len(list(partial.glob("*.h5ad"))) < 2:
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     generating.kill()
     generating.wait()
     assert not folder.exists()
-    kept = {path: path.stat().st_mtime_ns for path in aside.glob("*.h5ad")}
+    kept = {path: path.stat().st_mtime_ns for path in partial.glob("*.h5ad")}
     cells.generate(folder, n_cells=20_000, seed=0)
     assert len(list(folder.glob("*.h5ad"))) == 14
     assert all((folder / path.name).stat().st_mtime_ns == time_ns for path, time_ns in kept.items())
     assert catalogue.load(str(folder)).n_cells == 20_000
 
 
-def test_a_linear_model_learns_the_drug_and_a_new_plate_hurts_it() -> None:
-    """Nearest class mean of log counts, a linear model: 60 drugs, cells held out at random or by their plate."""
+def test_a_linear_model_learns_the_drug_and_is_worse_on_a_new_plate() -> None:
+    """The model is the nearest class mean of log counts, for 60 drugs; cells are held out at random or by plate."""
     design = cells.Design(140_000, 0)
     counts_of, drugs, plates = [], [], []
     for plate in range(cells.PLATES):
@@ -132,18 +132,18 @@ def test_a_linear_model_learns_the_drug_and_a_new_plate_hurts_it() -> None:
 
 
 def accuracy(x: sp.csr_matrix, y: np.ndarray, fold: np.ndarray) -> float:
-    """The mean over folds of the share that is found right by the class means of the other folds."""
+    """The accuracy of the nearest class mean, averaged over folds; the class means are those of the other folds."""
     groups = [fold == k for k in range(cells.PLATES)]
     parts = [x[group] for group in groups]
     members = [sp.csr_matrix((np.ones(g.sum()), (y[g], np.arange(g.sum()))), (y.max() + 1, g.sum())) for g in groups]
     sums = [(member @ part).toarray() for member, part in zip(members, parts, strict=True)]
     sizes = [np.asarray(member.sum(axis=1)) for member in members]
-    right = []
-    for part, group, held, size in zip(parts, groups, sums, sizes, strict=True):
-        train, number = sum(sums) - held, sum(sizes) - size
+    accuracies = []
+    for part, group, held_out, size in zip(parts, groups, sums, sizes, strict=True):
+        train, number = sum(sums) - held_out, sum(sizes) - size
         means = train / np.maximum(number, 1)
         means -= means.mean(axis=0)
         means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
         centre = train.sum(axis=0) / number.sum()
-        right.append((np.argmax(part @ means.T - centre @ means.T, axis=1) == y[group]).mean())
-    return float(np.mean(right))
+        accuracies.append((np.argmax(part @ means.T - centre @ means.T, axis=1) == y[group]).mean())
+    return float(np.mean(accuracies))

@@ -1,4 +1,4 @@
-"""Training: what the models are fed, that they learn apart, and that a killed run goes on where it was."""
+"""Training: inputs and orders, the independence of the heads, and the continuation of a killed run."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from analysis.tables import training as tables  # noqa: E402
-from harness.experiments import training  # noqa: E402 - they need both
+from harness.experiments import training  # noqa: E402 - needs torch and sklearn
 from harness.experiments.heads import Counts, Heads  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -47,7 +47,7 @@ def test_cells_of_one_plate_cannot_be_trained_on(harness: Command, tiny_folder: 
     assert "cells of one plate" in done.stderr
 
 
-def test_rare_pairs_are_drawn_more_often_and_unknown_ones_never(cells: training.Cells) -> None:
+def test_rare_pairs_are_drawn_more_often_and_unlabelled_cells_never(cells: training.Cells) -> None:
     cells.labels["cell_line"] = np.where(np.arange(cells.dataset.n_cells) % 10 == 0, 1, 0)
     cells.labels["cell_line"][7] = -1
     weights = cells.weights()
@@ -62,14 +62,14 @@ def test_rare_pairs_are_drawn_more_often_and_unknown_ones_never(cells: training.
     )
 
 
-def test_the_genes_with_most_counts_are_chosen_by_the_training_cells(cells: training.Cells) -> None:
+def test_genes_are_chosen_by_their_counts_in_the_training_cells(cells: training.Cells) -> None:
     totals = truth()[cells.train].sum(axis=0)
     chosen = cells.most_counted(20)
     assert sorted(totals[chosen]) == pytest.approx(sorted(np.sort(totals)[-20:]))
 
 
 def test_inputs_are_logarithms_of_normalised_counts_of_the_chosen_genes() -> None:
-    x = truth()[495:505]  # one of them is empty
+    x = truth()[495:505]  # row 500 is empty
     chosen = np.array([3, 40, 41, 200])
     inputs = training.Inputs(chosen, GENES, CPU)
     expected = np.log1p(x * (1e4 / np.maximum(x.sum(axis=1, keepdims=True), 1)))[:, chosen]
@@ -82,7 +82,7 @@ def counts_of(x: np.ndarray) -> Counts:
 
 
 def test_a_step_stays_on_its_device() -> None:
-    """On torch's device without memory, which every machine has and which will not be mixed with another."""
+    """Uses torch's meta device, which exists on every machine and does not mix with another device."""
     meta = torch.device("meta")
     heads = Heads(GENES, {"drug": 3, "moa": 2}, seed=0).to(meta)
     x = sp.csr_matrix(truth()[:8])
@@ -93,7 +93,7 @@ def test_a_step_stays_on_its_device() -> None:
     assert {parameter.grad.device for parameter in heads.parameters()} == {meta}
 
 
-def test_heads_are_what_dense_layers_give_and_so_are_their_gradients() -> None:
+def test_heads_and_their_gradients_equal_those_of_dense_layers() -> None:
     heads = Heads(30, {"a": 3, "b": 5}, seed=0)
     rng = np.random.default_rng(0)
     x = (rng.random((8, 30)) * (rng.random((8, 30)) < 0.3)).astype(np.float32)
@@ -114,16 +114,16 @@ def test_no_two_heads_share_a_parameter() -> None:
     heads = Heads(30, {"a": 3, "b": 5}, seed=0)
     labels = {task: torch.arange(4) % 3 for task in "ab"}
     losses = heads.losses(counts_of(np.eye(4, 30, dtype=np.float32)), labels)
-    touched = []
+    touched_by_head = []
     for loss in losses:
         gradients = torch.autograd.grad(loss, [heads.first, *heads.later], retain_graph=True, allow_unused=True)
-        touched.append([g is not None and (g != 0).sum(dim=0) > 0 for g in gradients])
-    for i, mine in enumerate(touched):
-        for other in touched[i + 1 :]:
-            assert not any((a & b).any() for a, b in zip(mine, other, strict=True) if a is not False and b is not False)
+        touched_by_head.append([g is not None and (g != 0).sum(dim=0) > 0 for g in gradients])
+    for i, one in enumerate(touched_by_head):
+        for other in touched_by_head[i + 1 :]:
+            assert not any((a & b).any() for a, b in zip(one, other, strict=True) if a is not False and b is not False)
 
 
-def test_cells_without_a_label_teach_nothing() -> None:
+def test_cells_without_a_label_add_nothing_to_the_loss() -> None:
     heads = Heads(30, {"a": 3}, seed=0)
     x = np.eye(4, 30, dtype=np.float32)
     some = heads.losses(counts_of(x), {"a": torch.tensor([0, -1, 2, -1])})
@@ -131,7 +131,7 @@ def test_cells_without_a_label_teach_nothing() -> None:
     assert (heads.losses(counts_of(x), {"a": torch.full((4,), -1)}) == 0).all()
 
 
-def test_every_order_is_one_of_the_cells_to_train_on(tiny_set: Dataset) -> None:
+def test_every_order_draws_from_the_training_cells(tiny_set: Dataset) -> None:
     cells = training.Cells(tiny_set, ("drug",))
     cells.labels["cell_line"] = cells.labels["drug"] % 3
     assert tuple(training.SAMPLERS) == records.ARMS
@@ -145,39 +145,37 @@ def test_every_order_is_one_of_the_cells_to_train_on(tiny_set: Dataset) -> None:
         assert np.array_equal(rows, cells.train) == (arm == "stream")
 
 
-def test_two_orders_are_trained_compared_and_not_trained_again(
-    harness: Command, tiny_folder: Path, tmp_path: Path
-) -> None:
+def test_orders_are_trained_once_and_compared(harness: Command, tiny_folder: Path, tmp_path: Path) -> None:
     command = ("train", "--dataset", tiny_folder, "--arms", "random,stream", "--genes", 100, "--results", "out")
     done = harness(*command, "--seeds", 1)
     assert done.returncode == 0, done.stderr
     assert "2 runs to make" in done.stdout
-    more = harness(*command, "--seeds", 2)
-    assert "2 runs to make" in more.stdout
-    made = jsonl.read(tmp_path / "out" / records.FILE, records.Run)
-    assert [(run.seed, run.arm) for run in made] == [(0, "random"), (0, "stream"), (1, "random"), (1, "stream")]
-    assert set(made[0].scores) == {"linear drug", "mlp drug"}
-    for run in made:
+    second = harness(*command, "--seeds", 2)
+    assert "2 runs to make" in second.stdout
+    runs = jsonl.read(tmp_path / "out" / records.FILE, records.Run)
+    assert [(run.seed, run.arm) for run in runs] == [(0, "random"), (0, "stream"), (1, "random"), (1, "stream")]
+    assert set(runs[0].scores) == {"linear drug", "mlp drug"}
+    for run in runs:
         log = records.curve_of(tmp_path / "out", run)
         assert log["losses"].shape == (run.minibatches, 2)
         assert log["plates"].shape == (run.minibatches,)
-    named = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
-    assert {f"tiny-training-{name}" for name in ("f1.png", "f1.csv", "loss.png", "loss.csv", "table.md")} <= named
+    names = {path.name for path in (tmp_path / "out" / "figures").iterdir()}
+    assert {f"tiny-training-{name}" for name in ("f1.png", "f1.csv", "loss.png", "loss.csv", "table.md")} <= names
 
 
-def test_what_cannot_be_trained_on_is_said(harness: Command, tiny_folder: Path) -> None:
-    for wrong, said in (
+def test_wrong_arguments_are_refused(harness: Command, tiny_folder: Path) -> None:
+    for arguments, message in (
         (("--arms", "sideways"), "Unknown order 'sideways'"),
         (("--genes", "few"), "--genes is few"),
         (("--seeds", "0"), "--seeds is 0"),
     ):
-        done = harness("train", "--dataset", tiny_folder, *wrong)
+        done = harness("train", "--dataset", tiny_folder, *arguments)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert message in done.stderr
         assert "Traceback" not in done.stderr
 
 
-SLOWLY = """
+CHECKPOINT_EVERY_STEP = """
 import sys, json
 from pathlib import Path
 from harness.experiments import training
@@ -191,21 +189,21 @@ training.train(
 """
 
 
-def test_a_killed_run_goes_on_at_the_next_minibatch(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_a_killed_run_continues_at_the_next_minibatch(tiny_set: Dataset, tmp_path: Path) -> None:
     job = json.dumps(tiny_set.to_dict())
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    first = program(SLOWLY, job, whole)
-    counted = first.communicate()[0].split()
-    total = len(counted)
-    stopped = program(SLOWLY, job, killed)
+    first = program(CHECKPOINT_EVERY_STEP, job, whole)
+    steps = first.communicate()[0].split()
+    total = len(steps)
+    stopped = program(CHECKPOINT_EVERY_STEP, job, killed)
     for line in stopped.stdout:
         if int(line) == total // 2:
             stopped.send_signal(signal.SIGKILL)
             break
     stopped.wait()
-    begun = [int(n) for n in program(SLOWLY, job, killed).communicate()[0].split()]
-    assert 1 < begun[0] <= total // 2 + 2, "it began anew, or left minibatches out"
-    assert begun[-1] == total
+    resumed = [int(n) for n in program(CHECKPOINT_EVERY_STEP, job, killed).communicate()[0].split()]
+    assert 1 < resumed[0] <= total // 2 + 2, "it started again or skipped minibatches"
+    assert resumed[-1] == total
     (a,), (b,) = (list((folder / "training").iterdir()) for folder in (whole, killed))
     assert a.name == b.name
     with np.load(a) as one, np.load(b) as other:
@@ -213,13 +211,13 @@ def test_a_killed_run_goes_on_at_the_next_minibatch(tiny_set: Dataset, tmp_path:
         assert np.array_equal(one["plates"], other["plates"])
 
 
-def test_a_jump_is_the_loss_after_a_boundary_less_that_before() -> None:
+def test_a_jump_is_the_loss_after_a_boundary_minus_the_loss_before() -> None:
     loss = np.concatenate([np.full(40, 1.0), np.full(40, 3.0), np.full(5, 9.0)])
     assert tables.jump(loss, np.array([40])) == 2
-    assert np.isnan(tables.jump(loss, np.array([80])))  # too near the end to say
+    assert np.isnan(tables.jump(loss, np.array([80])))  # too close to the end
 
 
-def test_runs_are_told_from_other_records(tmp_path: Path) -> None:
+def test_a_run_is_read_back_with_its_key(tmp_path: Path) -> None:
     facts = {"dataset_fingerprint": "f", "utc": "2026-01-01T00:00:00+00:00", "machine": "m"}
     run = records.Run(
         dataset="d", arm="block", seed=0, genes=5, batch_size=64, fetch_factor=256, learning_rate=1e-3,

@@ -1,4 +1,4 @@
-"""Lines that cannot be are found, one kind at a time; those that a run makes pass."""
+"""Validation reports each kind of impossible record; records of real runs have no problems."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from harness.records.measurement import Measurement
 from harness.records.validate import of_conversion, of_measurement, problems
 
 FACTS = {"utc": "2026-01-02T03:04:05+00:00", "machine": "m", "dataset_fingerprint": "f", "cores": 2, "store_bytes": 9}
-SOUND = Measurement(
+VALID = Measurement(
     condition=Condition(dataset="d", loader="native"),
     timing=Timing(),
     repeat=0,
@@ -32,17 +32,17 @@ SOUND = Measurement(
 STORE = Conversion(dataset="d", loader="slaf", store="slaf/1", status="ok", seconds=3.0, provenance=FACTS)
 
 
-def test_sound_records_pass() -> None:
-    assert of_measurement(SOUND) == []
+def test_valid_records_have_no_problems() -> None:
+    assert of_measurement(VALID) == []
     assert (
-        of_measurement(Measurement(condition=SOUND.condition, timing=Timing(), repeat=0, status="failed", reason="x"))
+        of_measurement(Measurement(condition=VALID.condition, timing=Timing(), repeat=0, status="failed", reason="x"))
         == []
     )
     assert of_conversion(STORE) == []
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"seconds": 119.0}, "shorter than the 120 s asked for"),
         ({"resident_before": 0.02}, "2% of the store was in memory when a cold condition began"),
@@ -57,32 +57,32 @@ def test_sound_records_pass() -> None:
         ({"status": "failed"}, "it is failed, and yet has rows"),
     ],
 )
-def test_what_cannot_be_of_a_measurement(changed: dict, said: str) -> None:
-    assert any(said in what for what in of_measurement(replace(SOUND, **changed)))
+def test_an_impossible_measurement_is_reported(changed: dict, message: str) -> None:
+    assert any(message in problem for problem in of_measurement(replace(VALID, **changed)))
 
 
-def test_what_cannot_be_of_a_conversion() -> None:
+def test_an_impossible_conversion_is_reported() -> None:
     assert of_conversion(replace(STORE, seconds=None))
     assert of_conversion(replace(STORE, status="failed"))
 
 
-def test_the_command_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m" / "g.jsonl"
     path.parent.mkdir()
     for m in (
-        SOUND,
-        replace(SOUND, seconds=1.0),
-        replace(SOUND, provenance=FACTS | {"utc": "2999-01-01T00:00:00+00:00"}),
+        VALID,
+        replace(VALID, seconds=1.0),
+        replace(VALID, provenance=FACTS | {"utc": "2999-01-01T00:00:00+00:00"}),
     ):
         jsonl.append(path, m)
     jsonl.append(path.with_name(conversion.FILE), STORE)
     assert main(["validate", str(tmp_path)]) == 1
-    told = capsys.readouterr().out.splitlines()
-    assert any(line.startswith(f"{path}, line 2: its window of 1 s") for line in told)
-    assert any(line.startswith(f"{path}, line 3: it was made in the future") for line in told)
-    assert told[-1] == f"4 records: {len(told) - 1} problems"
+    printed = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"{path}, line 2: its window of 1 s") for line in printed)
+    assert any(line.startswith(f"{path}, line 3: it was made in the future") for line in printed)
+    assert printed[-1] == f"4 records: {len(printed) - 1} problems"
     assert main(["validate", str(tmp_path / "nowhere")]) == 2
 
 
-def test_the_committed_results_pass() -> None:
+def test_the_committed_results_have_no_problems() -> None:
     assert list(problems(ROOT / "results")) == []

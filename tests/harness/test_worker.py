@@ -1,4 +1,4 @@
-"""A worker that misbehaves costs its own row, and the row says what happened. Real processes, killed for real."""
+"""A worker that fails costs only its own row, and the row states why. The tests run and kill real processes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -27,26 +27,26 @@ TIMING = Timing(warmup_s=0.05, measure_s=0.2, timeout_s=30, order_s=0.1)
 
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path) -> Callable[..., Measurement]:
-    # As root, pages of the set that stay would cost every library's files their place in memory as well.
+    # Otherwise evict, as root, drops the whole page cache where pages of the data set stay in memory.
     monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
 
-    def one(
+    def measure_toy(
         toy: str,
         timing: Timing = TIMING,
         outputs: Sequence[str] = ("csr",),
         dataset: Dataset = tiny_set,
         **fields: object,
     ) -> Measurement:
-        """The first of the outputs, in a grid of them all."""
+        """Measures the first of `outputs`, in a grid that has a condition for each of them."""
         monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{toy}")
         conditions = tuple(Condition(dataset="tiny", loader="toy", output=output, **fields) for output in outputs)
         grid = Grid(name="g", title="", timing=timing, conditions=conditions)
         return runner.measure_one(grid, dataset, runner.Task(conditions[0], 0), {}, tmp_path, toys.QUIET)
 
-    return one
+    return measure_toy
 
 
-def test_a_sound_loader_of_twenty_lines_is_measured(measure: Callable[..., Measurement], tmp_path: Path) -> None:
+def test_a_valid_loader_is_measured(measure: Callable[..., Measurement], tmp_path: Path) -> None:
     m = measure("Toy")
     assert (m.status, m.reason) == ("ok", None)
     assert m.rows > 0
@@ -64,16 +64,16 @@ def test_a_sound_loader_of_twenty_lines_is_measured(measure: Callable[..., Measu
 @pytest.mark.parametrize(
     ("toy", "status", "reason"),
     [
-        ("Declining", "skipped", "toy cannot honour this condition: it does not feel like it"),
-        ("Raising", "failed", "ValueError: the third shelf is empty"),
+        ("Declining", "skipped", "toy cannot honour this condition: the toy declines every condition"),
+        ("Raising", "failed", "ValueError: planted error"),
         ("Killed", "failed", "the worker was killed"),
         ("Crashing", "failed", "the worker died of SIGSEGV"),
-        ("Leaving", "failed", "the worker ended with exit code 7 and no result: going home"),
+        ("Exiting", "failed", "the worker ended with exit code 7 and no result: last words"),
         ("Garbage", "failed", "the worker wrote something else than its protocol"),
-        ("Unseen", "failed", "ValueError: epoch 0 held no batch"),
+        ("Empty", "failed", "ValueError: epoch 0 held no batch"),
     ],
 )
-def test_misbehaviour_is_a_row_with_a_reason(
+def test_a_failing_worker_gives_a_row_with_a_reason(
     measure: Callable[..., Measurement], toy: str, status: str, reason: str
 ) -> None:
     m = measure(toy)
@@ -82,15 +82,15 @@ def test_misbehaviour_is_a_row_with_a_reason(
     assert m.rows is m.seconds is m.cpu_s is m.peak_rss_bytes is None
 
 
-def test_the_emulated_consumer_takes_its_time(measure: Callable[..., Measurement]) -> None:
+def test_the_emulated_consumer_limits_the_rate(measure: Callable[..., Measurement]) -> None:
     m = measure("Toy", consumer_ms=20.0)
     assert m.status == "ok"
     assert m.rows <= 2 * (m.seconds / 0.02 + 1)
     assert 0 < m.waiting_s < m.seconds
 
 
-def test_files_that_change_while_they_are_read(measure: Callable[..., Measurement], tmp_path: Path) -> None:
-    """The row is not published, and the run ends before the next."""
+def test_files_that_change_while_they_are_read_end_the_run(measure: Callable[..., Measurement], tmp_path: Path) -> None:
+    """The row is not published, and the run ends before the next measurement."""
     dataset = catalogue.load(str(tiny.write(tmp_path / "set")))
     m = measure("Replacing", dataset=dataset)
     assert (m.status, m.reason) == ("failed", "its files were replaced while they were read; start again")
@@ -102,17 +102,17 @@ def test_files_that_change_while_they_are_read(measure: Callable[..., Measuremen
     assert len(jsonl.read(tmp_path / "g.jsonl")) == 1
 
 
-def test_what_a_library_prints_does_not_disturb(measure: Callable[..., Measurement]) -> None:
+def test_output_of_a_library_does_not_disturb_the_protocol(measure: Callable[..., Measurement]) -> None:
     assert measure("Chatty").status == "ok"
 
 
-def test_a_hanging_worker_is_killed_with_its_time(measure: Callable[..., Measurement]) -> None:
+def test_a_hanging_worker_is_killed_at_its_timeout(measure: Callable[..., Measurement]) -> None:
     m = measure("Hanging", Timing(warmup_s=0, measure_s=0.2, timeout_s=5, order_s=0.1))
     assert (m.status, m.reason) == ("timeout", "no result after 5 s")
     assert not workers_below(psutil.Process())
 
 
-def test_a_loader_that_is_not_installed_is_skipped_with_the_command(
+def test_a_loader_that_is_not_installed_is_skipped_with_the_install_command(
     measure: Callable[..., Measurement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toys.Toy, "imports", ("no_such_library",))
@@ -123,7 +123,7 @@ def test_a_loader_that_is_not_installed_is_skipped_with_the_command(
 def test_a_store_that_stays_in_memory_is_not_published_as_cold(
     measure: Callable[..., Measurement], tiny_set: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages that are locked in memory stay, whatever is dropped."""
+    """Pages that are locked in memory cannot be evicted."""
     import ctypes
     import mmap
 
@@ -157,9 +157,9 @@ runner.measure_one(grid, catalogue.load(sys.argv[1]), task, {}, Path(sys.argv[2]
 """
 
 
-def test_trouble_with_the_order_does_not_undo_the_measurement(measure: Callable[..., Measurement]) -> None:
-    m = measure("Nameless")
-    assert (m.status, m.reason) == ("ok", "its order could not be recorded: MemoryError: no room for names")
+def test_a_measurement_is_kept_where_its_order_cannot_be_recorded(measure: Callable[..., Measurement]) -> None:
+    m = measure("WithoutRowIds")
+    assert (m.status, m.reason) == ("ok", "its order could not be recorded: MemoryError: no room for row ids")
     assert m.rows > 0
 
 
@@ -175,7 +175,7 @@ def test_an_order_is_recorded_once_for_both_outputs(measure: Callable[..., Measu
 
 def test_a_failed_worker_leaves_its_log(measure: Callable[..., Measurement], tmp_path: Path) -> None:
     m = measure("Raising")
-    assert "the third shelf is empty" in (tmp_path / "logs" / f"{m.condition.key}-0.log").read_text()
+    assert "planted error" in (tmp_path / "logs" / f"{m.condition.key}-0.log").read_text()
     assert "Traceback" in (tmp_path / "logs" / f"{m.condition.key}-0.log").read_text()
 
 
@@ -197,7 +197,7 @@ def row(**fields: object) -> Measurement:
         ({"timing": Timing()}, False, False, True),
     ],
 )
-def test_what_counts_as_done(
+def test_a_condition_is_measured_again_unless_its_row_is_still_valid(
     tiny_set: Dataset, monkeypatch: pytest.MonkeyPatch, fields: dict, retry: bool, tree_dirty: bool, again: bool
 ) -> None:
     monkeypatch.setattr(runner.git, "state", lambda: ("abc", tree_dirty))
@@ -212,7 +212,7 @@ def test_the_worker_dies_with_its_parent(tiny_folder: Path, tmp_path: Path) -> N
     running = program(PARENT, tiny_folder, tmp_path)
     parent = psutil.Process(running.pid)
     until(lambda: workers_below(parent))
-    time.sleep(2)  # its imports, and so the arrangement to die with the parent
+    time.sleep(2)  # for its imports, after which it is set to die with its parent
     (worker,) = workers_below(parent)
     running.kill()
     running.wait()
@@ -220,23 +220,23 @@ def test_the_worker_dies_with_its_parent(tiny_folder: Path, tmp_path: Path) -> N
 
 
 def workers_below(parent: psutil.Process) -> list[psutil.Process]:
-    """Other programs, which tell of the machine, come and go beside them."""
-    found = []
+    """The worker processes among the descendants of `parent`, which may include other short-lived programs."""
+    workers = []
     for process in parent.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if "harness.run.worker" in process.cmdline():
-                found.append(process)
-    return found
+                workers.append(process)
+    return workers
 
 
 def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    stop = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < stop, "it never came about"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.05)
 
 
-def test_rows_are_appended_before_the_next_begins(
+def test_each_row_is_appended_before_the_next_measurement_begins(
     monkeypatch: pytest.MonkeyPatch, tiny_set: Dataset, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(loaders.NAMES, "toy", "tests.toys:Raising")
@@ -253,18 +253,18 @@ def test_rows_are_appended_before_the_next_begins(
 
 
 def test_processes_are_measured_together(measure: Callable[..., Measurement]) -> None:
-    """Each delivers two cells a millisecond, at most, from one window's beginning to the last one's end."""
-    alone, three = (measure("Toy", processes=n) for n in (1, 3))
+    """Each delivers at most two cells per ms, from the start of the first window to the end of the last."""
+    single, three = (measure("Toy", processes=n) for n in (1, 3))
     assert (three.status, three.reason) == ("ok", None)
     assert three.fetches == three.rows / 2
     assert 0 < three.cells_per_s < 3 * 2_000
-    assert three.peak_rss_bytes > 2 * alone.peak_rss_bytes
+    assert three.peak_rss_bytes > 2 * single.peak_rss_bytes
     assert three.seconds >= 0.2
     assert three.windows is None
     assert decode(Measurement, encode(three)) == three
 
 
 @pytest.mark.parametrize("toy", ["Declining", "Killed"])
-def test_one_process_that_fails_says_why_for_all(measure: Callable[..., Measurement], toy: str) -> None:
-    alone, two = (measure(toy, processes=n) for n in (1, 2))
-    assert (two.status, two.reason) == (alone.status, alone.reason)
+def test_the_failure_of_one_process_is_the_reason_for_all(measure: Callable[..., Measurement], toy: str) -> None:
+    single, two = (measure(toy, processes=n) for n in (1, 2))
+    assert (two.status, two.reason) == (single.status, single.reason)

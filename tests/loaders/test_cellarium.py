@@ -1,4 +1,4 @@
-"""The store and the batches of `cellarium` where there are several shards; the contract's tiny set fits into one."""
+"""The store and the batches of `cellarium` with several shards; in the contract tests the tiny set fits into one."""
 
 from pathlib import Path
 
@@ -12,17 +12,17 @@ from tests import tiny
 from tests.conftest import skip_unless_available
 
 
-@pytest.mark.parametrize("shard_rows", [100, 300])  # the last shard is larger than the others, and smaller
+@pytest.mark.parametrize("shard_rows", [100, 300])  # the last shard has 109 and 409 cells
 @pytest.mark.parametrize("order", ["random", "stream"])
 def test_shards_cross_files_and_batches_cross_shards(
     tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shard_rows: int, order: str
 ) -> None:
     skip_unless_available("cellarium")
     monkeypatch.setattr(cellarium, "SHARD_ROWS", shard_rows)
-    told = []
-    cellarium.Cellarium.prepare(tiny_set, tmp_path, told.append)
-    assert len(told) == len(list(tmp_path.iterdir())) == round(tiny.N / shard_rows)
-    assert told[-1] == tiny.N
+    progress = []
+    cellarium.Cellarium.prepare(tiny_set, tmp_path, progress.append)
+    assert len(progress) == len(list(tmp_path.iterdir())) == round(tiny.N / shard_rows)
+    assert progress[-1] == tiny.N
     condition = Condition(dataset="tiny", loader="cellarium", batch_size=16, order=order)
     loader = cellarium.Cellarium.open(tiny_set, tmp_path, condition, rows=True)
     batches = list(loader.epoch(0))
@@ -32,7 +32,7 @@ def test_shards_cross_files_and_batches_cross_shards(
     assert sorted(rows) == list(range(tiny.N))
     if order == "stream":
         assert rows.tolist() == list(range(tiny.N))
-    else:  # one whole shard after another: its cells mix with no others
-        shards = np.minimum(rows // shard_rows, len(told) - 1)
-        assert np.count_nonzero(np.diff(shards)) == len(told) - 1
+    else:  # shards follow each other; cells are mixed only within a shard
+        shards = np.minimum(rows // shard_rows, len(progress) - 1)
+        assert np.count_nonzero(np.diff(shards)) == len(progress) - 1
         assert (np.diff(rows) != 1).mean() > 0.9

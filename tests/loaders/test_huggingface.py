@@ -1,4 +1,4 @@
-"""The iterable data set of Hugging Face keeps its claims too, or breaks the one that the adapter says it breaks."""
+"""The iterable data set of Hugging Face keeps every claim, except the one that the adapter declares broken."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -34,7 +34,7 @@ def _store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("workers", "output"), [*product((0, 2), OUTPUTS)])
-def test_claims(tiny_set: Dataset, workers: int, output: str) -> None:
+def test_claims_hold_or_are_declared_broken(tiny_set: Dataset, workers: int, output: str) -> None:
     condition = condition_of(workers=workers, output=output)
     broken = HuggingFace.broken(condition)
     assert set(broken) == ({"batches"} if workers else set())
@@ -42,14 +42,14 @@ def test_claims(tiny_set: Dataset, workers: int, output: str) -> None:
 
 
 def test_the_buffer_mixes_neighbours_and_shards(tiny_set: Dataset) -> None:
-    """Not the order of the store, and not a permutation either: a minibatch is of the few shards in the buffer."""
+    """Neither the stored order nor a permutation of all rows: a minibatch has rows of the few shards in the buffer."""
     epoch, _ = two_epochs(tiny_set, condition_of())
-    found = np.array(ids(epoch))
-    assert (np.diff(found) != 1).mean() > 0.9
+    rows = np.array(ids(epoch))
+    assert (np.diff(rows) != 1).mean() > 0.9
     spread = np.mean([len(set(batch.rows * 64 // N)) for batch in epoch])
     assert 2 <= spread <= 12
 
 
-def test_a_buffer_is_not_for_the_order_of_the_files(tiny_set: Dataset) -> None:
+def test_a_buffer_is_refused_in_sequential_order(tiny_set: Dataset) -> None:
     with pytest.raises(Incompatible, match="for the order random"):
         two_epochs(tiny_set, condition_of(order="stream"))

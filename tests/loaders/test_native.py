@@ -1,4 +1,4 @@
-"""Our loader names what is damaged, leaves nothing behind, and its batches are the consumer's."""
+"""`native` names damaged chunks, releases its resources, and leaves its batches to the consumer."""
 
 import gc
 import os
@@ -40,7 +40,7 @@ def test_a_damaged_chunk_is_named(tmp_path: Path, array: str, damage: str) -> No
 
 
 def _damage(path: Path, array: str, damage: str) -> None:
-    """Writes over the middle of the array's first chunk."""
+    """Overwrites 16 bytes in the middle of the array's first chunk."""
     with h5py.File(path) as file:
         chunk = file["X"][array].id.get_chunk_info(0)
     with path.open("r+b") as file:
@@ -64,7 +64,7 @@ def test_the_first_batch_does_not_wait_for_the_rest_of_its_fetch(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_what_is_compiled_ahead_is_all_that_a_first_minibatch_needs(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_a_first_minibatch_compiles_nothing_after_loadstone_compile(tiny_set: Dataset, tmp_path: Path) -> None:
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-m", "loadstone.compile"], env=environment, cwd=host.ROOT, check=True)
     compiled = {path for path in tmp_path.rglob("*") if path.is_file()}
@@ -76,10 +76,10 @@ def test_what_is_compiled_ahead_is_all_that_a_first_minibatch_needs(tiny_set: Da
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == compiled
 
 
-def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dataset) -> None:
+def test_closing_in_mid_epoch_leaks_no_descriptors_threads_or_memory(tiny_set: Dataset) -> None:
     process = psutil.Process()
 
-    def once(batches: int) -> None:
+    def read_and_close(batches: int) -> None:
         loader = Native.open(tiny_set, Path(), CONDITION, rows=True)
         epoch = loader.epoch(0)
         for _ in range(batches):
@@ -87,11 +87,11 @@ def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dat
         epoch.close()
         loader.close()
 
-    once(5)
+    read_and_close(5)
     gc.collect()
     descriptors, threads, memory = process.num_fds(), threading.active_count(), process.memory_info().rss
     for batches in range(200):
-        once(batches % 20 + 1)
+        read_and_close(batches % 20 + 1)
     gc.collect()
     assert process.num_fds() == descriptors
     assert threading.active_count() == threads
@@ -99,27 +99,27 @@ def test_closing_in_mid_epoch_and_many_epochs_leave_nothing_behind(tiny_set: Dat
 
 
 @pytest.mark.parametrize("output", ["csr", "dense"])
-def test_a_batch_is_the_consumers_own(tiny_set: Dataset, output: str) -> None:
-    """Written to, it changes no other; held, or a part of it, it keeps what it had through later epochs."""
+def test_a_batch_belongs_to_the_consumer(tiny_set: Dataset, output: str) -> None:
+    """Writing to a batch changes no other; a batch or slice that is kept has the same values after later epochs."""
     condition = replace(CONDITION, output=output)
     loader = Native.open(tiny_set, Path(), condition, rows=True)
     batches = [batch for index in range(2) for batch in loader.epoch(index)]
-    held = [(batch.x if output == "dense" else batch.x.toarray(), batch.rows.copy()) for batch in batches]
-    parts = [(batch.x.data[3:9], batch.x.data[3:9].copy()) for batch in batches[::10]] if output == "csr" else []
+    kept = [(batch.x if output == "dense" else batch.x.toarray(), batch.rows.copy()) for batch in batches]
+    slices = [(batch.x.data[3:9], batch.x.data[3:9].copy()) for batch in batches[::10]] if output == "csr" else []
     written = batches[0].x if output == "dense" else batches[0].x.data
     written[:] = -1
     del batches, written
     for _ in loader.epoch(2):
         pass
-    for x, rows in held[1:]:
+    for x, rows in kept[1:]:
         np.testing.assert_array_equal(x, tiny.truth()[rows])
-    for part, copied in parts[1:]:
+    for part, copied in slices[1:]:
         np.testing.assert_array_equal(part, copied)
     loader.close()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own on Linux alone")
-def test_threads_that_decode_give_way_to_the_consumer_and_it_to_nobody(tiny_set: Dataset) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only on Linux does a thread have its own priority")
+def test_threads_that_decode_have_a_lower_priority_than_the_consumer(tiny_set: Dataset) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     loader = Native.open(tiny_set, Path(), CONDITION, rows=True)
     next(loader.epoch(0))
@@ -130,17 +130,17 @@ def test_threads_that_decode_give_way_to_the_consumer_and_it_to_nobody(tiny_set:
     loader.close()
 
 
-def test_buffers_are_used_again() -> None:
-    """A dropped one; not one that is held, by a slice of it too; and not for more than it holds."""
+def test_buffers_are_reused() -> None:
+    """A buffer is reused once no array or slice refers to it, and only for arrays that fit into it."""
     memory = Memory()
     first = memory.empty(100, np.float32)
-    place, part = first.ctypes.data, first[50:60]
+    address, part = first.ctypes.data, first[50:60]
     del first
     other = memory.empty(100, np.int32)
-    assert other.ctypes.data != place
+    assert other.ctypes.data != address
     del part
     again = memory.empty(90, np.int32)
-    assert again.ctypes.data == place
+    assert again.ctypes.data == address
     del again
     assert len(memory.empty(10_000, np.int32)) == 10_000
     many = [memory.empty(10, np.int32) for _ in range(100)]

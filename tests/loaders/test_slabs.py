@@ -1,4 +1,4 @@
-"""Slabs of any size are the cells of the files, one after another."""
+"""Slabs of any size contain the cells of the files in order."""
 
 from pathlib import Path
 
@@ -41,8 +41,8 @@ def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @settings(max_examples=15)
 @given(size=st.integers(5, tiny.N + 1))
-def test_slabs_are_the_cells_in_order(dataset: Dataset, size: int) -> None:
-    done, found = 0, []
+def test_slabs_contain_the_cells_in_order(dataset: Dataset, size: int) -> None:
+    done, cells = 0, []
     for first, slab in csr_slabs(dataset, size):
         assert first == done
         assert [array.dtype for array in slab] == [np.float32, np.int32, np.int64]
@@ -51,12 +51,12 @@ def test_slabs_are_the_cells_in_order(dataset: Dataset, size: int) -> None:
         assert 1 <= n <= size
         file = np.searchsorted(dataset.offsets, first, "right")
         assert first + n <= dataset.offsets[file]
-        found.append(csr_matrix((slab.data, slab.indices, slab.indptr), (n, tiny.GENES)).toarray())
+        cells.append(csr_matrix((slab.data, slab.indices, slab.indptr), (n, tiny.GENES)).toarray())
         done += n
-    np.testing.assert_array_equal(np.concatenate(found), tiny.truth())
+    np.testing.assert_array_equal(np.concatenate(cells), tiny.truth())
 
 
-def test_a_dense_x_gives_its_non_zeros(tmp_path: Path) -> None:
+def test_slabs_of_a_dense_x_contain_its_non_zero_values(tmp_path: Path) -> None:
     dense, sparse = (
         catalogue.load(str(tiny.write(tmp_path / form.__name__, form))) for form in (tiny.as_dense, tiny.as_csr)
     )

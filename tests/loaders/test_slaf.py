@@ -1,4 +1,4 @@
-"""What the adapter of slaf works round, or declares: each is asserted of the library itself, and of the adapter."""
+"""Behaviour of slaf that the adapter works around or declares, asserted for the library itself and for the adapter."""
 
 import threading
 import time
@@ -34,9 +34,9 @@ def store(tiny_set: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepared(dataset: Dataset, folder: Path) -> Path:
-    done = []
-    Slaf.prepare(dataset, folder, done.append)
-    assert done[-1] == dataset.n_cells
+    progress = []
+    Slaf.prepare(dataset, folder, progress.append)
+    assert progress[-1] == dataset.n_cells
     return folder
 
 
@@ -47,7 +47,7 @@ def written(folder: Path, x: object, obs: object = None) -> Path:
 
 
 def converted(source: Path | list[str], path: Path):
-    """What the library makes of files by itself, with its defaults."""
+    """The files converted by the library without the adapter, with default options."""
     from slaf import SLAFArray
     from slaf.data.converter import SLAFConverter
 
@@ -56,17 +56,17 @@ def converted(source: Path | list[str], path: Path):
 
 
 def read(array, **options: object) -> list[int]:
-    """The cells that the library's own thread puts into its queue, in order, with nobody taking any out."""
+    """The cells that the library's thread puts into its queue, in order, while nothing is taken out."""
     from slaf.ml.dataloaders import SLAFDataLoader
 
     loader = SLAFDataLoader(array, raw_mode=True, verbose=False, **options)
     prefetcher = loader._dataset.prefetcher
     prefetcher.worker_thread.join()
-    found = []
+    cells = []
     while prefetcher.has_batch():
         for table in prefetcher.get_batch().batch_dfs:
-            found += table["cell_integer_id"].unique(maintain_order=True).to_list()
-    return found
+            cells += table["cell_integer_id"].unique(maintain_order=True).to_list()
+    return cells
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +80,15 @@ def array(store: Path):
 
 @pytest.fixture
 def opened(tiny_set: Dataset, store: Path) -> Iterator[Callable[..., Slaf]]:
-    found = []
+    opened_loaders = []
 
     def open_(seed: int = 0, **knobs: object) -> Slaf:
         condition = Condition(dataset="tiny", loader="slaf", batch_size=16, seed=seed, knobs=tuple(knobs.items()))
-        found.append(Slaf.open(tiny_set, store, condition, rows=True))
-        return found[-1]
+        opened_loaders.append(Slaf.open(tiny_set, store, condition, rows=True))
+        return opened_loaders[-1]
 
     yield open_
-    for loader in found:
+    for loader in opened_loaders:
         loader.close()
 
 
@@ -96,7 +96,7 @@ def rows(loader: Slaf, index: int = 0) -> list[int]:
     return np.concatenate([batch.rows for batch in loader.epoch(index)]).tolist()
 
 
-def test_the_store_is_small_fragments_of_counts_and_nothing_else(store: Path, array) -> None:
+def test_the_store_contains_only_small_fragments_of_counts(store: Path, array) -> None:
     assert [path.name for path in store.iterdir()] == [STORE]
     cells = [set(part.to_table()["cell_integer_id"].to_pylist()) for part in array.expression.get_fragments()]
     assert len(cells) > 2 * Slaf.knobs["n_scanners"]
@@ -126,29 +126,29 @@ def test_the_mixture_is_seeded_by_numpys_global_state_alone(array) -> None:
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_the_sequential_order_is_one_whatever_the_seed_and_epoch(opened: Callable[..., Slaf]) -> None:
+def test_the_sequential_order_does_not_depend_on_seed_and_epoch(opened: Callable[..., Slaf]) -> None:
     zero, one = opened(0, use_mixture_of_scanners=False), opened(1, use_mixture_of_scanners=False)
     assert rows(zero) == rows(zero, 1) == rows(one) != WITH_COUNTS
     assert set(Slaf.broken(zero.condition)) == {"exact", "batches", "reshuffled"}
 
 
-def test_it_has_no_length_and_a_full_queue_drops_what_was_read(array) -> None:
+def test_the_library_has_no_length_and_drops_cells_when_its_queue_is_full(array) -> None:
     from slaf.ml.dataloaders import SLAFDataLoader
 
     loader = SLAFDataLoader(array, raw_mode=True, verbose=False)
     assert len(loader) == 0
-    left = read(array, max_queue_size=1)
-    assert 0 < len(left) < len(WITH_COUNTS)
+    cells = read(array, max_queue_size=1)
+    assert 0 < len(cells) < len(WITH_COUNTS)
     assert "max_queue_size" not in Slaf.knobs
 
 
-def test_of_a_list_of_files_it_counts_each_anew(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_the_library_restarts_cell_starts_with_each_file_of_a_list(tiny_set: Dataset, tmp_path: Path) -> None:
     array = converted([str(path) for path in tiny_set.paths], tmp_path / "list.slaf")
     starts = array.obs["cell_start_index"].to_numpy()
-    assert (np.diff(starts) < 0).any()  # they begin again with each file
+    assert (np.diff(starts) < 0).any()  # they restart with each file
 
 
-def test_it_believes_a_column_n_genes(tmp_path: Path) -> None:
+def test_the_library_trusts_a_column_n_genes(tmp_path: Path) -> None:
     x = sp.csr_matrix(tiny.truth()[:20])
     obs = tiny.obs()[:20].assign(n_genes=7)
     array = converted(written(tmp_path / "set", x, obs) / "x.h5ad", tmp_path / "x.slaf")
@@ -156,7 +156,7 @@ def test_it_believes_a_column_n_genes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [0.5, 65_536, -1])
-def test_values_come_back_whatever_the_first_ones_are(tmp_path: Path, last: float) -> None:
+def test_values_are_preserved_whatever_the_first_values_are(tmp_path: Path, last: float) -> None:
     x = sp.csr_matrix(np.ones((101, 100), np.float32))
     x.data[-1] = last
     folder = written(tmp_path / "set", x)
@@ -170,14 +170,14 @@ def test_values_come_back_whatever_the_first_ones_are(tmp_path: Path, last: floa
     assert all(np.array_equal(x[b.rows].toarray(), b.x.toarray()) for b in loader.epoch(0))
 
 
-def test_more_genes_than_16_bits_number_are_refused(tiny_set: Dataset, tmp_path: Path) -> None:
+def test_more_genes_than_16_bits_can_number_are_refused(tiny_set: Dataset, tmp_path: Path) -> None:
     with pytest.raises(adapter.Incompatible):
         Slaf.prepare(replace(tiny_set, n_genes=65_537), tmp_path, lambda _: None)
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Path]:
-    """So many cells that the thread is still reading when the first batch has come."""
+    """Enough cells that the thread is still reading when the first batch arrives."""
     x = sp.csr_matrix(np.ones((60_000, 1), np.float32))
     dataset = catalogue.load(str(written(tmp_path_factory.mktemp("many") / "set", x)))
     return dataset, prepared(dataset, tmp_path_factory.mktemp("many-slaf"))
@@ -188,7 +188,7 @@ def reading() -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "dropped"])
-def test_in_mid_epoch_its_thread_is_stopped(many: tuple[Dataset, Path], closed: bool) -> None:
+def test_the_reading_thread_is_stopped_in_mid_epoch(many: tuple[Dataset, Path], closed: bool) -> None:
     condition = Condition(dataset="many", loader="slaf", knobs=(("n_scanners", 1),))
     loader = Slaf.open(*many, condition, rows=True)
     epoch = loader.epoch(0)
@@ -203,7 +203,7 @@ def test_in_mid_epoch_its_thread_is_stopped(many: tuple[Dataset, Path], closed: 
 
 @pytest.mark.slow
 def test_an_epoch_of_the_library_ends_80_s_after_its_last_batch(array) -> None:
-    """A lower bound: that the machine is slow cannot fail it."""
+    """A lower bound: a slow machine cannot make it fail."""
     from slaf.ml.dataloaders import SLAFDataLoader
 
     for _ in SLAFDataLoader(array, raw_mode=True, verbose=False):

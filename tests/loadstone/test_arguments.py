@@ -1,4 +1,4 @@
-"""Arguments are checked where they enter: the value that is wrong is named, and nothing is read."""
+"""Arguments are checked on entry: the error names the wrong value, and nothing is read."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_rows(source: Matrix, rows: object, message: str) -> None:
         source[rows]
 
 
-def test_no_rows_are_an_empty_matrix(source: Matrix) -> None:
+def test_an_empty_selection_is_an_empty_matrix(source: Matrix) -> None:
     assert source[[]].shape == (0, tiny.GENES)
 
 
@@ -44,13 +44,13 @@ def test_counts(source: Matrix, name: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, 2.5])
 def test_block_sizes(value: object) -> None:
-    for make in (
+    for construct in (
         lambda: BlockShuffling(value),
         lambda: BlockWeightedSampling(np.ones(3), value),
         lambda: ClassBalancedSampling(np.ones(3, int), value),
     ):
         with pytest.raises(ValueError, match=rf"block_size is {value}"):
-            make()
+            construct()
 
 
 def test_ranks_and_workers(source: Matrix) -> None:
@@ -60,7 +60,7 @@ def test_ranks_and_workers(source: Matrix) -> None:
         BlockLoader(source, worker=-1)
 
 
-def test_labels_of_another_length(source: Matrix) -> None:
+def test_labels_of_a_different_length(source: Matrix) -> None:
     with pytest.raises(ValueError, match=r"labels 'drug' has 5 codes, but the source has 1,009 rows"):
         BlockLoader(source, labels={"drug": np.zeros(5)})
 
@@ -81,7 +81,7 @@ def test_weights(weights: list, message: str) -> None:
         BlockWeightedSampling(np.array(weights))
 
 
-def test_weights_and_codes_of_another_length(source: Matrix) -> None:
+def test_weights_and_codes_of_a_different_length(source: Matrix) -> None:
     for name, sampler in (
         ("weights", BlockWeightedSampling(np.ones(7))),
         ("codes", ClassBalancedSampling(np.ones(7, int))),
@@ -92,7 +92,7 @@ def test_weights_and_codes_of_another_length(source: Matrix) -> None:
             next(iter(BlockLoader(source, sampler=sampler, subset=np.arange(20))))
 
 
-def test_classes_below_zero_are_never_drawn(source: Matrix) -> None:
+def test_rows_with_negative_codes_are_never_drawn(source: Matrix) -> None:
     codes = np.where(np.arange(tiny.N) < 500, -2, 1)
     loader = BlockLoader(source, sampler=ClassBalancedSampling(codes, 4))
     assert min(row for batch in loader for row in batch.rows) >= 500
@@ -117,6 +117,6 @@ def test_paths(tiny_set: Dataset) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("output", "coo"), ("verify", "sometimes"), ("threads", 0), ("threads", 1.5)]
 )
-def test_options_of_opening(tiny_set: Dataset, name: str, value: object) -> None:
+def test_options_of_open_h5ad(tiny_set: Dataset, name: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"{name} is {value!r}"):
         open_h5ad(tiny_set.paths, **{name: value})

@@ -1,4 +1,4 @@
-"""Our loader in training: samplers, subsets, labels, hooks, resumption, ranks, and torch's DataLoader."""
+"""Our loader in training: samplers, subsets, labels, hooks, resumption, and torch's DataLoader."""
 
 import json
 import os
@@ -39,10 +39,11 @@ def source(tiny_set: Dataset) -> Iterator[object]:
 
 
 def ids(batches: object) -> list[list[int]]:
+    """The row ids of each minibatch."""
     return [batch.rows.tolist() for batch in batches]
 
 
-def test_a_minibatch_is_cells_ids_and_labels(tiny_set: Dataset, source: object) -> None:
+def test_a_minibatch_holds_cells_row_ids_and_labels(tiny_set: Dataset, source: object) -> None:
     plates = tiny_set.labels("plate")
     loader = BlockLoader(source, labels={"plate": plates}, **SETTINGS)
     for batch in loader:
@@ -51,7 +52,7 @@ def test_a_minibatch_is_cells_ids_and_labels(tiny_set: Dataset, source: object) 
     assert len(loader) == -(-tiny.N // 16)
 
 
-def test_an_order_is_drawn_once_an_epoch(source: object) -> None:
+def test_an_order_is_drawn_once_per_epoch(source: object) -> None:
     drawn = []
 
     class Counting(BlockShuffling):
@@ -65,21 +66,21 @@ def test_an_order_is_drawn_once_an_epoch(source: object) -> None:
     assert drawn == [0, 1, 2]
 
 
-def test_the_first_epochs_first_batch_is_read_alone_and_the_batches_are_the_same(
+def test_the_first_epoch_reads_its_first_batch_alone_without_changing_the_batches(
     source: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gathered, gather = [], source.gather
     monkeypatch.setattr(source, "gather", lambda rows: gathered.append(len(rows)) or gather(rows))
     loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=8, fetch_factor=32)
-    first, again = [[(batch.rows.tolist(), batch.x.toarray()) for batch in loader.epoch(0)] for _ in range(2)]
+    first, second = [[(batch.rows.tolist(), batch.x.toarray()) for batch in loader.epoch(0)] for _ in range(2)]
     assert gathered == [8, 248, 256, 256, tiny.N - 768, 256, 256, 256, tiny.N - 768]
-    for (rows, x), (rows_again, x_again) in zip(first, again, strict=True):
-        assert rows == rows_again
-        np.testing.assert_array_equal(x, x_again)
+    for (rows, x), (second_rows, second_x) in zip(first, second, strict=True):
+        assert rows == second_rows
+        np.testing.assert_array_equal(x, second_x)
         np.testing.assert_array_equal(x, tiny.truth()[rows])
 
 
-def test_epochs_follow_each_other(source: object) -> None:
+def test_iterating_again_is_the_next_epoch(source: object) -> None:
     loader = BlockLoader(source, **SETTINGS)
     assert [ids(loader), ids(loader)] == [ids(BlockLoader(source, **SETTINGS).epoch(i)) for i in (0, 1)]
 
@@ -105,7 +106,7 @@ def test_a_state_of_another_seed_is_refused(source: object) -> None:
 
 
 def test_resuming_after_a_kill(tiny_folder: Path, source: object, tmp_path: Path) -> None:
-    """A process that saves its state after every batch is killed; another goes on from what it saved."""
+    """A process that saves its state after every batch is killed. Another loader continues from the saved state."""
     code = (
         "import json, os, sys; from pathlib import Path\n"
         "from loadstone import BlockLoader, BlockShuffling, open_h5ad\n"
@@ -145,7 +146,7 @@ def test_a_split_into_training_and_validation(source: object) -> None:
 @pytest.mark.parametrize(
     ("subset", "message"), [([1, 1], "twice"), ([-1], "ids of rows"), ([tiny.N], "ids of rows"), ([], "empty")]
 )
-def test_a_subset_that_names_no_rows_is_refused(source: object, subset: list[int], message: str) -> None:
+def test_an_invalid_subset_is_refused(source: object, subset: list[int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         BlockLoader(source, subset=np.array(subset), **SETTINGS)
 
@@ -176,7 +177,7 @@ def test_weights_choose_the_cells(tiny_set: Dataset, source: object) -> None:
 
 
 def test_hooks_over_any_collection() -> None:
-    """They are called in the paper's order, with what the paper gives them."""
+    """The hooks are called in the order and with the arguments of the paper."""
     x, called = tiny.truth(), []
 
     def hook(name, result):
@@ -207,7 +208,7 @@ def test_hooks_over_files(source: object) -> None:
         assert np.allclose(batch.x.sum(1)[batch.rows != tiny.EMPTY], 1)
 
 
-def test_an_error_in_a_hook_is_raised_where_its_batch_would_have_come(source: object) -> None:
+def test_an_error_in_a_hook_is_raised_to_the_caller(source: object) -> None:
     def fail(x):
         raise ArithmeticError("no")
 
@@ -241,15 +242,15 @@ def test_torch_gets_the_same_batches_from_any_number_of_workers(
     for epoch in (0, 1):
         dataset.set_epoch(epoch)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's of sparse CSR being in beta
+            warnings.simplefilter("ignore")  # torch warns that sparse CSR is in beta
             batches = list(DataLoader(dataset, batch_size=None, num_workers=workers))
-        wanted = ids(BlockLoader(source, **SETTINGS).epoch(epoch))
-        assert sorted(batch["rows"].tolist() for batch in batches) == sorted(wanted)
+        expected = ids(BlockLoader(source, **SETTINGS).epoch(epoch))
+        assert sorted(batch["rows"].tolist() for batch in batches) == sorted(expected)
         for batch in batches:
             x = batch["x"] if dense else batch["x"].to_dense()
             np.testing.assert_array_equal(x.numpy(), tiny.truth()[batch["rows"].numpy()])
             np.testing.assert_array_equal(batch["plate"].numpy(), labels["plate"][batch["rows"].numpy()])
-    assert len(dataset) == len(wanted)
+    assert len(dataset) == len(expected)
     if workers != 1:
         rows = [batch["rows"].tolist() for batch in batches]
         dataset.load_state_dict(dataset.state_dict(delivered=29))

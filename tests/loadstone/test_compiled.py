@@ -1,4 +1,4 @@
-"""What was compiled is used again, and is made anew when any file of the package has changed."""
+"""Compiled loops are cached, and are recompiled after a change in any file of the package."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def total(x):
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the library, with a function that is compiled into another file's."""
+    """A copy of the library with a compiled function that calls a compiled function of another file."""
     shutil.copytree(
         Path(loadstone.__file__).parent, tmp_path / "loadstone", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -34,17 +34,17 @@ def package(tmp_path: Path) -> Path:
 
 
 def run(package: Path, **environment: str) -> tuple[str, bool]:
-    """What the program prints, and whether it says that it compiles."""
-    done = subprocess.run(
+    """Runs PROGRAM. Returns its output, and whether it reported that it compiles."""
+    finished = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=package, env=os.environ | environment, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "compiles its loops" in line]
+    assert finished.returncode == 0, finished.stderr
+    lines = [line for line in finished.stderr.splitlines() if "compiles its loops" in line]
     assert len(lines) <= 1
-    return done.stdout.strip(), bool(lines)
+    return finished.stdout.strip(), bool(lines)
 
 
-def test_a_change_in_another_file_is_not_missed(package: Path) -> None:
+def test_a_change_in_an_imported_file_causes_recompilation(package: Path) -> None:
     assert run(package) == ("2", True)
     assert run(package) == ("2", False)
     (package / "loadstone/codecs/inner.py").write_text(INNER.format(10))
@@ -52,8 +52,8 @@ def test_a_change_in_another_file_is_not_missed(package: Path) -> None:
     assert run(package) == ("11", False)
 
 
-def test_it_is_kept_elsewhere_where_the_code_cannot_be_written(package: Path) -> None:
-    """A file in the place of its folder stops root, too."""
+def test_the_cache_lies_elsewhere_where_the_package_is_not_writable(package: Path) -> None:
+    """A file in place of the cache folder prevents writing for root, too."""
     (package / "loadstone/codecs/__pycache__").write_text("")
     home = {"XDG_CACHE_HOME": str(package / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
     assert run(package, **home) == ("2", True)
@@ -61,5 +61,5 @@ def test_it_is_kept_elsewhere_where_the_code_cannot_be_written(package: Path) ->
     (package / "cache").rename(package / "moved")
     (package / "cache").write_text("")
     assert run(package, **home) == ("2", False), (
-        "it runs where nothing can be kept, and says nothing of what is not kept"
+        "without any writable cache it runs, and does not report a compilation that it cannot cache"
     )

@@ -1,4 +1,4 @@
-"""Our loader reads what anndata reads, whatever the file is like."""
+"""Our loader reads the same values as anndata, for every storage form."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def opened(folder: Path) -> Matrix:
     return open_h5ad(catalogue.find_files(str(folder)), threads=2)
 
 
-def dense(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
+def read_dense(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
     return matrix[rows].toarray()
 
 
@@ -61,17 +61,17 @@ def test_every_storage_form_gives_the_same_rows(tmp_path: Path, form: dict) -> N
     with pytest.warns(UserWarning, match="is read through h5py") if through else nullcontext():
         matrix = opened(folder)
     rows = np.random.default_rng(0).permutation(tiny.N)
-    np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
+    np.testing.assert_array_equal(read_dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
 
 
 @pytest.mark.parametrize(("data", "index"), [("f8", "i8"), ("i4", "i8"), ("u2", "u2"), (">f4", ">i4"), ("u1", "i4")])
-def test_number_types(tmp_path: Path, data: str, index: str) -> None:
+def test_dtypes(tmp_path: Path, data: str, index: str) -> None:
     folder = tiny.write(tmp_path / "set")
     for path in folder.iterdir():
         rewrite(path, types={"data": data, "indices": index}, chunks=(50,), compression="gzip")
     matrix = opened(folder)
-    np.testing.assert_array_equal(dense(matrix, np.arange(tiny.N)), tiny.truth().astype(data).astype(np.float32))
+    np.testing.assert_array_equal(read_dense(matrix, np.arange(tiny.N)), tiny.truth().astype(data).astype(np.float32))
     matrix.close()
 
 
@@ -104,12 +104,12 @@ def test_every_form_of_zarr_gives_the_same_rows(tmp_path: Path, form: dict) -> N
     with pytest.warns(UserWarning, match="is read through zarr") if through else nullcontext():
         matrix = open_matrix(partial(zarr_group.open_parts, [store]), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
-    np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
+    np.testing.assert_array_equal(read_dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
 
 
-def test_arrow_lists_of_any_make(tmp_path: Path) -> None:
-    """Several files and batches, large lists, columns that are slices of longer ones."""
+def test_arrow_files_batches_and_sliced_large_lists(tmp_path: Path) -> None:
+    """Several files and record batches, large lists, and columns that are slices of longer arrays."""
     x = sp.csr_matrix(tiny.truth())
     lists = {
         name: pa.LargeListArray.from_arrays(x.indptr.astype(np.int64), pa.array(values))
@@ -124,14 +124,14 @@ def test_arrow_lists_of_any_make(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(json.dumps(state))
     matrix = open_matrix(partial(arrow.open_parts, tmp_path), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
-    np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
+    np.testing.assert_array_equal(read_dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
 
 
 @settings(max_examples=50)
 @given(rows=st.lists(st.integers(0, tiny.N - 1), min_size=1, max_size=100))
-def test_any_rows_in_any_order_any_number_of_times(straddling: Matrix, rows: list[int]) -> None:
-    np.testing.assert_array_equal(dense(straddling, np.array(rows)), tiny.truth()[rows])
+def test_any_rows_in_any_order_and_with_repetitions(straddling: Matrix, rows: list[int]) -> None:
+    np.testing.assert_array_equal(read_dense(straddling, np.array(rows)), tiny.truth()[rows])
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def straddling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
 
 
 def rewrite(path: Path, types: dict[str, str] | None = None, **options: object) -> None:
-    """Stores X's arrays anew; an array shorter than its chunk keeps the chunk by being able to grow."""
+    """Rewrites data and indices of X. Chunked arrays are resizable, so that a chunk may be longer than the array."""
     with h5py.File(path, "a") as file:
         for name in ("data", "indices"):
             values = file["X"][name][:].astype((types or {}).get(name, file["X"][name].dtype))
@@ -156,10 +156,10 @@ def rewrite(path: Path, types: dict[str, str] | None = None, **options: object) 
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_both_ways_to_inflate_give_the_same_rows(
+def test_compiled_and_python_inflate_give_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
-    """In the compiled loop; where a wheel hides what that calls, through Python."""
+    """In the compiled loop, or through Python where a wheel hides the C functions that the loop calls."""
     if not compiled:
         monkeypatch.setattr(registry, "C_FUNCTIONS", {})
     folder = tiny.write(tmp_path / "set")
@@ -168,12 +168,12 @@ def test_both_ways_to_inflate_give_the_same_rows(
     matrix = opened(folder)
     assert all((part.data.table is not None) == compiled for part in matrix.parts)
     rows = np.random.default_rng(0).permutation(tiny.N)
-    np.testing.assert_array_equal(dense(matrix, rows), tiny.truth()[rows])
+    np.testing.assert_array_equal(read_dense(matrix, rows), tiny.truth()[rows])
     matrix.close()
 
 
-def test_this_machine_has_the_compiled_loop() -> None:
-    """Or every figure of this project would be of the slower path."""
+def test_the_compiled_loop_is_available() -> None:
+    """Otherwise all benchmarks would measure the slower path."""
     assert all(registry.C_FUNCTIONS.values())
 
 
@@ -182,7 +182,7 @@ def test_this_machine_has_the_compiled_loop() -> None:
 def test_any_matrix_is_read_as_anndata_reads_it(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, n: int, genes: int, chunk: int
 ) -> None:
-    """Cells with no counts, cells with all, of less than a cache line and many; chunks from one count to the file."""
+    """Empty, sparse and full cells, shorter than a cache line or longer; chunks of one element up to the whole file."""
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     share = rng.choice([0, 0.2, 1], (n, 1))
     x = sp.csr_matrix(((rng.random((n, genes)) < share) * rng.random((n, genes))).astype(np.float32))
@@ -196,7 +196,7 @@ def test_any_matrix_is_read_as_anndata_reads_it(
 
 
 def test_ten_million_genes(tmp_path: Path) -> None:
-    """A cell's entries at both ends of a row of that width; only its var table is left out of the file."""
+    """Cells with entries at both ends of the row. The file has no var table."""
     x = sp.csr_matrix((np.ones(4, np.float32), [0, 9_999_999, 5, 9_999_998], [0, 2, 2, 4]), (3, 10_000_000))
     with h5py.File(tmp_path / "a.h5ad", "w") as file:
         ad.io.write_elem(file, "X", x)
@@ -206,7 +206,7 @@ def test_ten_million_genes(tmp_path: Path) -> None:
     source.close()
 
 
-def test_a_store_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+def test_a_plain_array_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "values"
     np.ones(10, np.float32).tofile(path)
     fd = os.open(path, os.O_RDONLY)
@@ -215,13 +215,13 @@ def test_a_store_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     os.close(fd)
 
 
-def test_a_chunk_that_was_never_written_is_zeros(tmp_path: Path) -> None:
+def test_a_chunk_that_was_never_written_is_read_as_zeros(tmp_path: Path) -> None:
     path = tmp_path / "a.h5ad"
     ad.AnnData(sp.csr_matrix(np.ones((4, 5), np.float32))).write_h5ad(path)
     with h5py.File(path, "a") as file:
         del file["X"]["data"]
-        made = file["X"].create_dataset("data", (20,), "f4", chunks=(10,), compression="gzip")
-        made[:10] = 1
+        dataset = file["X"].create_dataset("data", (20,), "f4", chunks=(10,), compression="gzip")
+        dataset[:10] = 1
     with pytest.warns(UserWarning, match="never written"):
         matrix = open_h5ad([path], threads=1)
     assert matrix.gather(np.arange(4)).result().data.sum() == 10
@@ -234,17 +234,17 @@ DENSE += [{"compression": name, "chunks": (10, 20)} for name in ("gzip", "lzf")]
 
 @pytest.mark.parametrize("output", ["csr", "dense"])
 @pytest.mark.parametrize("options", DENSE, ids=str)
-def test_a_dense_x(tmp_path: Path, output: str, options: dict) -> None:
-    """From several files, and said once."""
+def test_a_dense_matrix(tmp_path: Path, output: str, options: dict) -> None:
+    """From several files, with one warning for all."""
     paths = [tmp_path / f"{i}.h5ad" for i in range(3)]
     for path, part in zip(paths, np.split(tiny.truth(), [400, 401]), strict=True):
         ad.AnnData(part).write_h5ad(path)
         with h5py.File(path, "a") as file:
             del file["X"]
             file.create_dataset("X", data=part.astype("f8"), **(options if len(part) > 10 else {}))
-    with pytest.warns(UserWarning, match="is dense, and is .*slower than CSR") as told:
+    with pytest.warns(UserWarning, match="is dense, and is .*slower than CSR") as warned:
         source = open_h5ad(paths, output=output)
-    assert len(told) == 1
+    assert len(warned) == 1
     loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=16, fetch_factor=3)
     rows = []
     for batch in loader:
@@ -257,7 +257,7 @@ def test_a_dense_x(tmp_path: Path, output: str, options: dict) -> None:
     loader.close()
 
 
-def test_files_that_differ_are_refused(tmp_path: Path) -> None:
+def test_files_of_different_or_unsupported_forms_are_refused(tmp_path: Path) -> None:
     ad.AnnData(np.ones((3, 4), np.float32)).write_h5ad(tmp_path / "dense.h5ad")
     ad.AnnData(sp.csr_matrix(np.ones((3, 4), np.float32))).write_h5ad(tmp_path / "csr.h5ad")
     ad.AnnData(sp.csc_matrix(np.ones((3, 4), np.float32))).write_h5ad(tmp_path / "csc.h5ad")

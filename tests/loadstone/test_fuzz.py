@@ -1,4 +1,4 @@
-"""Our reader on damaged stores, for some seconds; and the fuzzer itself finds defects that are planted."""
+"""A short run of the fuzzer on our reader; and the fuzzer finds planted defects."""
 
 import json
 import subprocess
@@ -16,41 +16,41 @@ from tests.fuzz.toys import PLANTED
 
 
 def fuzz(folder: Path, *options: object) -> tuple[subprocess.CompletedProcess[str], dict[str, dict[str, int]]]:
-    """(the finished command, its verdicts by form)."""
-    where = ["--keep", folder / "kept", "--json", folder / "counts.json", "--processes", 1]
-    command = [sys.executable, "-m", "tests.fuzz", *map(str, [*options, *where])]
-    told = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=600)
-    assert (folder / "counts.json").exists(), told.stdout + told.stderr
-    return told, json.loads((folder / "counts.json").read_text())
+    """Runs the fuzzer. Returns the finished command, and its counts of verdicts by form."""
+    outputs = ["--keep", folder / "kept", "--json", folder / "counts.json", "--processes", 1]
+    command = [sys.executable, "-m", "tests.fuzz", *map(str, [*options, *outputs])]
+    finished = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=600)
+    assert (folder / "counts.json").exists(), finished.stdout + finished.stderr
+    return finished, json.loads((folder / "counts.json").read_text())
 
 
-def available() -> None:
+def skip_unless_all_forms_can_be_read() -> None:
     pytest.importorskip("hdf5plugin")
     for name in ("native_zarr", "native_arrow", "native_bionemo"):
         skip_unless_available(name)
 
 
 def test_damaged_stores_are_refused_or_read_as_their_own_library_does(tmp_path: Path) -> None:
-    """As many cases as ten seconds allow; they are the same every time."""
-    available()
-    told, by_form = fuzz(tmp_path, "--minutes", 10 / 60, "--seed", 0)
-    assert told.returncode == 0, told.stdout
-    read = [sum(verdicts.values()) for verdicts in by_form.values()]
-    assert sum(read) >= 16, told.stdout
-    found = set().union(*by_form.values())
-    assert found <= set(verdict.GOOD)
-    assert {"equal", "refused"} <= found
+    """Ten seconds of cases, always the same ones."""
+    skip_unless_all_forms_can_be_read()
+    finished, by_form = fuzz(tmp_path, "--minutes", 10 / 60, "--seed", 0)
+    assert finished.returncode == 0, finished.stdout
+    cases = [sum(verdicts.values()) for verdicts in by_form.values()]
+    assert sum(cases) >= 16, finished.stdout
+    verdicts = set().union(*by_form.values())
+    assert verdicts <= set(verdict.GOOD)
+    assert {"equal", "refused"} <= verdicts
 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, dict[str, int]]]:
-    """A run over undamaged and damaged stores with a reader that has a defect for each form."""
-    available()
+    """A run over undamaged stores with a reader that has a different defect for each form."""
+    skip_unless_all_forms_can_be_read()
     folder = tmp_path_factory.mktemp("planted")
     options = ("--reader", "tests.fuzz.toys:open_planted", "--forms", ",".join(PLANTED), "--limit", 8)
-    told, by_form = fuzz(folder, *options, "--undamaged", "--seed", 0, "--cases", len(forms()))
-    assert told.returncode == 1, told.stdout + told.stderr
-    return folder, told.stdout, by_form
+    finished, by_form = fuzz(folder, *options, "--undamaged", "--seed", 0, "--cases", len(forms()))
+    assert finished.returncode == 1, finished.stdout + finished.stderr
+    return folder, finished.stdout, by_form
 
 
 @pytest.mark.parametrize("form", PLANTED)
@@ -65,15 +65,15 @@ def test_a_failure_is_kept_and_can_be_reproduced(planted: tuple[Path, str, dict[
     assert "toys.py" in (folder / "stack.txt").read_text()
     assert str(folder) in planted[1]
     command = [sys.executable, *described["reproduce"].split()[1:]]
-    told = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=300)
-    assert told.returncode == 1, told.stderr
-    assert "now  crash: SIGSEGV in phase read" in told.stdout
+    finished = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 1, finished.stderr
+    assert "now  crash: SIGSEGV in phase read" in finished.stdout
 
 
-def stage(ended: str | None = None, stack: str = "", **told: object):
-    from tests.fuzz.zygote import Told
+def stage(ended: str | None = None, stack: str = "", **messages: object):
+    from tests.fuzz.zygote import StageResult
 
-    return Told(told, ended, stack)
+    return StageResult(messages, ended, stack)
 
 
 REFUSED = {"reference": "refuses", "why": "damaged"}
@@ -107,7 +107,7 @@ def test_verdicts(read: object, compared: object, expected: str) -> None:
     assert verdict.of(stage(), read, compared, damaged=True)[0] == expected
 
 
-def test_counts_that_differ_are_told_apart() -> None:
+def test_rows_with_different_counts_are_found() -> None:
     rows, genes = np.array([0, 0, 2]), np.array([3, 3, 1])
     a = counts.counts(3, 5, rows, genes, np.array([1, 2, 4], np.float32))
     assert counts.differing(a, counts.counts(3, 5, rows[1:], genes[1:], np.array([3, 4], np.float32))) == set()
@@ -116,8 +116,8 @@ def test_counts_that_differ_are_told_apart() -> None:
     assert counts.differing(a, counts.counts(4, 5, rows[1:], genes[1:], np.array([3, 4], np.float32))) is None
 
 
-def test_the_same_case_of_the_same_seed_and_number() -> None:
-    available()
+def test_a_case_is_a_function_of_seed_and_number() -> None:
+    skip_unless_all_forms_can_be_read()
     from tests.fuzz.case import Plan
 
     plans = [[Plan.of(7, number) for number in range(200)] for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Our decoder of LZF gives what h5py's filter packed, and stays in its memory whatever a chunk says."""
+"""Our LZF decoder returns what h5py's filter compressed, and never leaves its buffers, whatever the chunk holds."""
 
 import random
 from functools import cache
@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 
 from loadstone.codecs.lzf import decompress
-from tests.loadstone.contents import contents
-from tests.loadstone.guarded import Arena, cases, flipped, some_bytes, survive
+from tests.loadstone.contents import contents, flipped, some_bytes
+from tests.loadstone.guarded import Arena, cases, survive
 
 ROOM = 1 << 18  # bytes of an arena
 
 
 def packed(raw: np.ndarray) -> bytes | None:
-    """One chunk as h5py's filter writes it; None where that would not make it smaller."""
+    """One chunk as h5py's filter writes it. None if the filter does not make it smaller."""
     with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
-        made = file.create_dataset("x", data=raw, chunks=raw.shape, compression="lzf")
-        mask, chunk = made.id.read_direct_chunk((0,))
+        dataset = file.create_dataset("x", data=raw, chunks=raw.shape, compression="lzf")
+        mask, chunk = dataset.id.read_direct_chunk((0,))
     return None if mask else chunk
 
 
@@ -34,8 +34,8 @@ def test_any_chunk(array: np.ndarray) -> None:
                 decompress(chunk, wanted)
 
 
-def plainly(chunk: bytes, n: int) -> bytes | None:
-    """The `n` bytes of a chunk, a byte at a time; None if it is damaged."""
+def decode_bytewise(chunk: bytes, n: int) -> bytes | None:
+    """Reference decoder: the `n` bytes of a chunk, decoded byte by byte. None if the chunk is damaged."""
     out, rest = bytearray(), iter(chunk)
     try:
         for control in rest:
@@ -48,19 +48,19 @@ def plainly(chunk: bytes, n: int) -> bytes | None:
                 return None
             for _ in range(length):
                 out.append(out[-distance])
-    except (StopIteration, RuntimeError):  # a generator that runs out raises the latter
+    except (StopIteration, RuntimeError):  # `next` raises the latter in a generator
         return None
     return bytes(out) if len(out) == n else None
 
 
 @cache
 def arenas() -> list[Arena]:
-    """For the chunk and for what it decodes to."""
+    """For the chunk and for its result."""
     return [Arena(ROOM) for _ in range(2)]
 
 
 def lzf_case(number: int) -> list[str]:
-    """A chunk that is whole, damaged or random, at the end or the beginning of memory that can be touched."""
+    """Decodes a whole, damaged or random chunk, with buffers that end or begin at a guard page."""
     from loadstone.codecs.lzf import _decode
 
     rng = random.Random(number)
@@ -72,14 +72,14 @@ def lzf_case(number: int) -> list[str]:
         chunk = flipped(rng, chunk, 0)
     elif kind == "cut":
         chunk = chunk[: rng.randrange(len(chunk))]
-    expected = plainly(chunk, len(raw))
+    expected = decode_bytewise(chunk, len(raw))
     for at_end in (True, False):
-        held, out = (arena.take(n, at_end) for arena, n in zip(arenas(), (len(chunk), len(raw)), strict=True))
-        held[:] = np.frombuffer(chunk, np.uint8)
-        assert _decode(held, out) == (expected is not None)
+        buffer, out = (arena.take(n, at_end) for arena, n in zip(arenas(), (len(chunk), len(raw)), strict=True))
+        buffer[:] = np.frombuffer(chunk, np.uint8)
+        assert _decode(buffer, out) == (expected is not None)
         assert expected in (None, out.tobytes())
     return [kind, "decoded" if expected is not None else "refused"]
 
 
-def test_it_touches_nothing_beyond(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_memory_beyond_the_buffers_is_not_touched(tmp_path_factory: pytest.TempPathFactory) -> None:
     survive("tests.loadstone.test_lzf:lzf_case", cases(400), tmp_path_factory.mktemp("lzf"))

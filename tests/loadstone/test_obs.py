@@ -1,4 +1,4 @@
-"""Labels out of obs are those that anndata reads."""
+"""Labels from obs are the values that were written with anndata."""
 
 from pathlib import Path
 
@@ -34,9 +34,9 @@ def write(folder: Path, column: list[pd.Series]) -> list[Path]:
         lambda values: pd.Series([value == "a" for value in values]),
         lambda values: pd.Series([None if value is None else ord(value) for value in values], dtype="Int64"),
     ],
-    ids=["categories in another order", "categorical", "text", "numbers", "truth values", "nullable"],
+    ids=["categories in another order", "categorical", "text", "numbers", "booleans", "nullable"],
 )
-def test_the_values_are_those_that_were_written(tmp_path: Path, kind: object) -> None:
+def test_codes_and_values_give_the_written_column(tmp_path: Path, kind: object) -> None:
     column = [kind(values) for values in DRUGS]
     codes, values = obs_codes(write(tmp_path, column), "drug")
     expected = [None if pd.isna(value) else str(value) for each in column for value in each]

@@ -1,4 +1,4 @@
-"""One epoch among ranks and workers: nothing twice, nothing lost but by the rule, and resumed where it stopped."""
+"""One epoch divided among ranks and workers: no row twice, no row lost but by the documented rule, and resumption."""
 
 from itertools import pairwise, zip_longest
 
@@ -23,41 +23,41 @@ def batches(share: Share, skip: int = 0) -> list[list[int]]:
 
 
 @given(N, BATCH, FETCH_FACTOR, st.booleans())
-def test_alone_it_is_the_order_cut_into_batches(n: int, batch: int, factor: int, drop_last: bool) -> None:
+def test_a_single_share_is_the_order_cut_into_batches(n: int, batch: int, factor: int, drop_last: bool) -> None:
     rows = np.concatenate(list(fetches(order(n, batch, factor)))).tolist()
-    wanted = [rows[i : i + batch] for i in range(0, n, batch)]
-    found = batches(Share(order(n, batch, factor), batch, drop_last=drop_last))
-    assert found == [some for some in wanted if len(some) == batch or not drop_last]
+    expected = [rows[i : i + batch] for i in range(0, n, batch)]
+    actual = batches(Share(order(n, batch, factor), batch, drop_last=drop_last))
+    assert actual == [each for each in expected if len(each) == batch or not drop_last]
 
 
 @given(N, BATCH, FETCH_FACTOR, COUNT, st.booleans())
-def test_ranks_get_equally_many_batches_and_no_cell_twice(
+def test_ranks_get_equal_numbers_of_batches_and_no_row_twice(
     n: int, batch: int, factor: int, ranks: int, drop_last: bool
 ) -> None:
     shares = [Share(order(n, batch, factor), batch, rank=r, ranks=ranks, drop_last=drop_last) for r in range(ranks)]
-    found = [batches(share) for share in shares]
-    assert len({len(some) for some in found}) == 1
-    assert [len(share) for share in shares] == [len(some) for some in found]
-    sizes = {len(some) for rank in found for some in rank}
+    by_rank = [batches(share) for share in shares]
+    assert len({len(of_rank) for of_rank in by_rank}) == 1
+    assert [len(share) for share in shares] == [len(of_rank) for of_rank in by_rank]
+    sizes = {len(each) for of_rank in by_rank for each in of_rank}
     assert max(sizes, default=batch) <= batch
     assert sizes <= {batch} or not drop_last
-    rows = [row for rank in found for some in rank for row in some]
+    rows = [row for of_rank in by_rank for each in of_rank for row in each]
     assert len(set(rows)) == len(rows)
     lost = n - len(rows)
     assert lost <= ((batch * ranks - 1) if drop_last else ranks - 1)
 
 
 @given(N, BATCH, FETCH_FACTOR, COUNT, COUNT)
-def test_workers_divide_a_ranks_batches(n: int, batch: int, factor: int, ranks: int, workers: int) -> None:
+def test_workers_divide_the_batches_of_a_rank(n: int, batch: int, factor: int, ranks: int, workers: int) -> None:
     whole = batches(Share(order(n, batch, factor), batch, ranks=ranks))
     parts = [
         batches(Share(order(n, batch, factor), batch, ranks=ranks, worker=w, workers=workers)) for w in range(workers)
     ]
-    assert sorted(whole) == sorted(some for part in parts for some in part)
+    assert sorted(whole) == sorted(each for part in parts for each in part)
 
 
 @given(N, BATCH, FETCH_FACTOR, COUNT, st.data())
-def test_resuming_gives_the_rest(n: int, batch: int, factor: int, ranks: int, data: st.DataObject) -> None:
+def test_resuming_delivers_the_other_batches(n: int, batch: int, factor: int, ranks: int, data: st.DataObject) -> None:
     share = Share(order(n, batch, factor), batch, ranks=ranks)
     whole = batches(share)
     skip = data.draw(st.integers(0, len(whole)))
@@ -65,15 +65,15 @@ def test_resuming_gives_the_rest(n: int, batch: int, factor: int, ranks: int, da
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.data())
-def test_what_workers_have_delivered(counts: list[int], data: st.DataObject) -> None:
+def test_turn_of_counts_the_batches_delivered_by_each_worker(counts: list[int], data: st.DataObject) -> None:
     queues = [[w] * count for w, count in enumerate(counts)]
     taken = [w for turn in zip_longest(*queues) for w in turn if w is not None]
     delivered = data.draw(st.integers(0, len(taken)))
-    given, turn = turn_of(counts, delivered)
-    assert given == [taken[:delivered].count(w) for w in range(len(counts))]
+    by_worker, turn = turn_of(counts, delivered)
+    assert by_worker == [taken[:delivered].count(w) for w in range(len(counts))]
     assert turn == (taken[delivered] if delivered < len(taken) else 0)
 
 
-def test_a_fetch_that_is_no_multiple_of_the_batch_is_refused() -> None:
+def test_a_fetch_that_is_not_a_multiple_of_the_batch_is_rejected() -> None:
     with pytest.raises(ValueError, match="not a multiple"):
         Share(order(100, 10, 1), 3)

@@ -1,22 +1,29 @@
-"""What the tests of hostile stores share: a small matrix, the lies of its arrays, and how all of it is read."""
+"""Shared by the tests of malformed stores: a small matrix, invalid gene indices, and functions that read and write."""
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import scipy.sparse as sp
 
-from loadstone import BlockLoader, BlockShuffling
+from loadstone import BlockLoader, BlockShuffling, open_h5ad
 
 ROWS, GENES = 60, 50
 X = sp.random(ROWS, GENES, 0.3, "csr", np.float32, np.random.default_rng(0))
 OUTPUTS = ["csr", "dense"]
-GENE = {"negative": -1, "one too many": GENES, "into the next row": GENES + 12, "int32's last": 2**31 - 1}
+GENE = {  # invalid gene indices
+    "negative": -1,
+    "one too many": GENES,
+    "into the next row": GENES + 12,
+    "int32's last": 2**31 - 1,
+}
 
 
 def read_all(open_source: Callable[[], Any]) -> list[np.ndarray]:
-    """All cells, in blocks; whatever happens, no thread is left."""
+    """The minibatches of two epochs in blocks. No decoding or fetching thread may remain, even after an error."""
     before = set(threading.enumerate())
     source = None
     try:
@@ -26,5 +33,16 @@ def read_all(open_source: Callable[[], Any]) -> list[np.ndarray]:
     finally:
         if source is not None:
             source.close()
-        left = {t for t in set(threading.enumerate()) - before if t.name.startswith(("decode", "fetch"))}
-        assert not left
+        remaining = {t for t in set(threading.enumerate()) - before if t.name.startswith(("decode", "fetch"))}
+        assert not remaining
+
+
+def read_h5ad(path: Path, output: str = "csr") -> list[np.ndarray]:
+    return read_all(lambda: open_h5ad(path, output=output, threads=2))
+
+
+def store_h5ad(file: h5py.File, name: str, values: np.ndarray, **options: object) -> None:
+    """Replaces an array of the CSR matrix X."""
+    if name in file["X"]:
+        del file["X"][name]
+    file["X"].create_dataset(name, data=values, **options)

@@ -1,9 +1,11 @@
-"""Proof of asv's verdicts, on real commits in a clone: an empty one raises no alarm, a slower decode path does, and one
-that cannot be imported is an error and no skip.
+"""Checks the verdicts of asv on real commits in a clone.
+
+An empty commit is not a regression, a slower decode path is one, and a commit that cannot be imported is an error, not
+a skip.
 
     python tests/project/asv_proof.py
 
-asv's environment and the data set are those of this checkout, so that only the first run makes them.
+asv's environment and the data set are shared with this checkout, so that only the first run creates them.
 """
 
 import subprocess
@@ -21,7 +23,7 @@ DECODED = """\
         i = held[slot]
         held[slot] = -1
 """
-# Every other chunk is inflated twice, which makes a cell some 1.4 times as dear.
+# Every second chunk is inflated twice, which makes a cell about 1.4 times as expensive.
 DECODED_TWICE = """\
         i = held[slot]
         if i % 2 and not failed[i]:
@@ -37,7 +39,7 @@ COMMITS = {
     "slower": (1, "SOME BENCHMARKS HAVE CHANGED SIGNIFICANTLY", ("loadstone/codecs/kernel.py", DECODED, DECODED_TWICE)),
     "broken": (2, "planted", ("loadstone/__init__.py", '"""', 'raise ImportError("planted")\n"""')),
 }
-"""By name: asv's exit code, what it says, and what is planted: (file, what it holds, what it is to hold)."""
+"""By name: the exit code of asv, a text in its output, and the planted change (file, old text, new text)."""
 
 
 def git(clone: Path, *arguments: str) -> None:
@@ -46,13 +48,13 @@ def git(clone: Path, *arguments: str) -> None:
 
 
 def plant(clone: Path, name: str, change: tuple[str, str, str] | None) -> None:
-    """A commit upon HEAD of the checkout, in a branch of its own."""
+    """Commits the change on top of the HEAD of the checkout, in a branch called `name`."""
     git(clone, "checkout", "--quiet", "-B", name, "origin/HEAD")
     if change:
         path, old, new = change
         text = (clone / path).read_text()
         if old not in text:
-            raise SystemExit(f"error: {path} no longer holds what the proof changes; mend tests/project/asv_proof.py.")
+            raise SystemExit(f"error: {path} does not contain the text to replace; update tests/project/asv_proof.py.")
         (clone / path).write_text(text.replace(old, new, 1))
     git(clone, "commit", "--quiet", "--allow-empty", "--all", "--message", name)
 
@@ -67,14 +69,14 @@ def main() -> int:
             (ROOT / ".asv" / name).mkdir(parents=True, exist_ok=True)
             (clone / ".asv" / name).symlink_to(ROOT / ".asv" / name)
         asv("machine", "--yes", where=clone, kept=True)
-        for name, (expected, said, change) in COMMITS.items():
+        for name, (expected, message, change) in COMMITS.items():
             plant(clone, name, change)
             arguments = ("--factor", FACTOR, "--show-stderr", "--bench", BENCHMARKS, f"{name}~1", name)
             done = asv("continuous", *arguments, where=clone, kept=True)
-            sound = done.returncode == expected and said in done.stdout
-            failed += not sound
-            print(f"{'ok' if sound else 'NOT AS IT SHOULD BE'}: {name}, exit code {done.returncode}", flush=True)
-            if not sound or "-v" in sys.argv:
+            passed = done.returncode == expected and message in done.stdout
+            failed += not passed
+            print(f"{'ok' if passed else 'FAILED'}: {name}, exit code {done.returncode}", flush=True)
+            if not passed or "-v" in sys.argv:
                 print(done.stdout)
     return 1 if failed else 0
 

@@ -1,4 +1,4 @@
-"""The programs of the documentation run."""
+"""The program in the documentation runs."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Where nothing was measured yet, the committed records are drawn."""
+"""In a fresh clone, without measurements of this machine, the report shows the committed records."""
 
 import os
 import shutil
@@ -17,11 +17,11 @@ def report(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def test_the_committed_records_are_drawn_where_this_machine_has_none(tmp_path: Path) -> None:
+def test_the_report_shows_the_committed_records_where_this_machine_has_none(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    told = report(tmp_path)
-    assert (told.returncode, told.stderr[:33]) == (2, "error: There is no results folder")
+    done = report(tmp_path)
+    assert (done.returncode, done.stderr[:33]) == (2, "error: There is no results folder")
     shutil.copytree(ROOT / "results" / COMMITTED, tmp_path / "results" / COMMITTED)
-    told = report(tmp_path)
-    assert told.returncode == 0, told.stderr
+    done = report(tmp_path)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "results" / COMMITTED / "report.html").exists()

@@ -1,4 +1,4 @@
-"""The README and the documents hold what the committed records say."""
+"""The README and the documents agree with the committed records."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_the_first_two_commands_set_up_and_run_everything() -> None:
     assert commands[:2] == ["make bench", "make test"]
 
 
-def test_the_table_is_the_committed_one_and_the_readme_has_rows_of_it() -> None:
+def test_the_rows_in_the_readme_are_rows_of_the_committed_table() -> None:
     table = (REFERENCE / "figures" / "tahoe-mini-quick-table.md").read_text().rstrip()
     rows = re.findall(r"^\| \w+°? \| (?:random|stream) .*", README, re.MULTILINE)
     assert len(rows) == 8
@@ -30,11 +30,11 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
 
 
-def test_the_results_are_those_of_the_committed_records() -> None:
+def test_the_results_page_is_rendered_from_the_committed_records() -> None:
     assert results.render(ROOT / "results") == RESULTS
 
 
-def test_the_loaders_guarantees_are_those_the_contract_tests_assert() -> None:
+def test_the_table_of_guarantees_is_the_one_that_the_contract_tests_check() -> None:
     assert guarantees.markdown() in METHOD
     assert guarantees.line("annloader")[2:7] == ["not with workers"] * 5
     assert guarantees.line("scdataset")[5] == "not in random order with workers"
@@ -44,7 +44,7 @@ def test_the_loaders_guarantees_are_those_the_contract_tests_assert() -> None:
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
 )
-def test_every_file_that_is_named_is_there(page: Path) -> None:
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text()
     for name in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         assert (page.parent / name).exists(), name
@@ -52,5 +52,5 @@ def test_every_file_that_is_named_is_there(page: Path) -> None:
         assert (ROOT / name).exists(), name
 
 
-def test_what_was_learnt_is_of_the_committed_runs() -> None:
+def test_the_training_table_is_that_of_the_committed_runs() -> None:
     assert (REFERENCE / "figures" / "tahoe-mini-training-table.md").read_text().rstrip() in ORDER

@@ -1,4 +1,4 @@
-"""The wheel holds the library alone, and is enough for the README's example."""
+"""The wheel contains only the library, and the README's example needs nothing else."""
 
 import re
 import subprocess
@@ -43,4 +43,4 @@ def test_the_readmes_example_runs_where_only_the_wheel_is_installed(tmp_path: Pa
     done = subprocess.run([python, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "(8, 30) int64 ['a', 'b'] 4"
-    assert done.stderr.count("compiles its loops") == 1, "who waits for the compiler is told so, once"
+    assert done.stderr.count("compiles its loops") == 1, "the notice of compilation is printed once"

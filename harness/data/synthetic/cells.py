@@ -1,11 +1,11 @@
 """Generates cells with the statistics of Tahoe-100M, plate by plate, in bounded memory.
 
-What is carried over from the real data: 14 plates of uneven size with a plate entropy of 3.77 bits, 62,710 genes,
-about 1,400 non-zero counts a cell with mean 1.6, gzip h5ad files with the chunks that anndata would choose, cells
-in runs of one drug and dose, 50 cell lines mixed within a run, each drug's three doses on three plates. What is
-made up: which genes respond. A cell's transcripts are drawn from its cell line's profile, and small shares of them
-from genes of its drug, of the drug's mechanism of action and of its plate, so that a linear model can learn the
-drug and a change of plate hurts it.
+Taken from the real data: 14 plates of uneven size with a plate entropy of 3.77 bits; 62,710 genes; about 1,400
+non-zero counts per cell with mean 1.6; gzip h5ad files with the chunks that anndata would choose; cells in runs of one
+drug and dose; 50 cell lines mixed within a run; the three doses of each drug on three plates. Invented: which genes
+respond. The transcripts of a cell are drawn from the profile of its cell line. Small shares of them are drawn from
+genes of its drug, of the drug's mechanism of action and of its plate. So a linear model can learn the drug, and is less
+accurate on another plate.
 """
 
 import json
@@ -24,18 +24,18 @@ from harness.data.synthetic.transcripts import alias_table, sample_cells
 from harness.errors import UserError
 from harness.machine.host import available_cores
 
-RECIPE = 1  # goes up when the same parameters come to give other cells
+RECIPE = 1  # version; increase it if the same parameters give different cells
 PLATES, GENES, LINES, DRUGS = 14, 62_710, 50, 379
 DOSES_UM = (0.05, 0.5, 5.0)
 MOA_FINE, MOA_BROAD = 27, 4
 PLATE_ENTROPY_BITS = 3.77
-# Transcripts a cell and the spread of the genes' log abundance give 1,400 genes a cell at a mean count of 1.6.
+# Transcripts per cell and the spread of the log abundance of genes give 1,400 genes per cell with a mean count of 1.6.
 TRANSCRIPTS, TRANSCRIPTS_SPREAD, ABUNDANCE_SPREAD = 2_240, 0.35, 2.31
-# Shares of a cell's transcripts; the drug's and the mechanism's are of the highest dose.
+# Shares of a cell's transcripts; those of the drug and the mechanism apply to the highest dose.
 DRUG_SHARE, MOA_SHARE, PLATE_SHARE = 0.025, 0.015, 0.08
 DOSE_STRENGTH = (0.4, 0.7, 1.0)
-RESPONDING = 200  # genes that respond to one drug, mechanism or plate
-PLATE_LIKENESSES = 4
+RESPONDING_GENES = 200  # of one drug, mechanism or plate
+DRUGS_PER_PLATE_EFFECT = 4
 SLAB = 1_024  # cells sampled per task
 CELL_BYTES = 3_900  # on disk, with labels
 
@@ -48,35 +48,36 @@ def generate(
     transcripts: int = TRANSCRIPTS,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Writes plate1.h5ad to plate14.h5ad into `folder`, unless they are there with these parameters.
+    """Writes plate1.h5ad to plate14.h5ad to `folder`, unless it already holds them with these parameters.
 
-    transcripts: of a cell, on average. The folder appears only when it is whole; a run that was cut short keeps its
-    finished plates aside.
+    transcripts: mean number per cell. progress(cells done, n_cells) is called repeatedly. The folder appears only when
+    it is complete. An interrupted run leaves its finished plates in FOLDER.partial, and the next run reuses them.
+    Raises UserError if the disk has too little space.
     """
     recipe = {"recipe": RECIPE, "n_cells": n_cells, "seed": seed}
     if transcripts != TRANSCRIPTS:
         recipe["transcripts"] = transcripts
     if _recipe_of(folder) == recipe:
         return
-    aside = folder.with_name(folder.name + ".partial")
+    partial = folder.with_name(folder.name + ".partial")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    resumed = _recipe_of(aside) == recipe
-    had = sum(path.stat().st_size for path in aside.glob("*.h5ad") if resumed)
-    needed = n_cells * CELL_BYTES * transcripts // TRANSCRIPTS - had
+    resumed = _recipe_of(partial) == recipe
+    present_bytes = sum(path.stat().st_size for path in partial.glob("*.h5ad") if resumed)
+    needed = n_cells * CELL_BYTES * transcripts // TRANSCRIPTS - present_bytes
     free = shutil.disk_usage(folder.parent).free
     if needed > free:
         raise UserError(
             f"{folder.parent} has room for {free / 1e9:.1f} GB, and {folder.name} takes about {needed / 1e9:.1f} GB."
         )
     if not resumed:
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        (aside / "recipe.json").write_text(json.dumps(recipe))
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        (partial / "recipe.json").write_text(json.dumps(recipe))
     design = Design(n_cells, seed, transcripts)
     done = 0
     with ThreadPoolExecutor(available_cores()) as pool:
         for plate in range(PLATES):
-            path = aside / f"plate{plate + 1}.h5ad"
+            path = partial / f"plate{plate + 1}.h5ad"
             if not path.exists():
                 part = path.with_suffix(".part")
                 for cells in _write_plate(part, design, plate, pool):
@@ -87,7 +88,7 @@ def generate(
             if progress:
                 progress(done, n_cells)
     shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
+    partial.rename(folder)
 
 
 def _recipe_of(folder: Path) -> dict | None:
@@ -96,13 +97,16 @@ def _recipe_of(folder: Path) -> dict | None:
 
 
 class Design:
-    """Which cells the plates hold and which genes respond to what: a function of its arguments."""
+    """Which cells each plate holds, and which genes respond to which drug, mechanism and plate.
+
+    It is determined by the arguments of its constructor.
+    """
 
     def __init__(self, n_cells: int, seed: int, transcripts: int = TRANSCRIPTS) -> None:
         rng = np.random.default_rng([seed, PLATES])
         self.seed, self.transcripts = seed, transcripts
         self.plate_sizes = _largest_remainder(shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), n_cells)
-        # A drug's doses lie on three plates: the drug in place i has them on plates i, i + 5 and i + 10.
+        # The doses of a drug are on three plates: drug number i has them on plates i, i + 5 and i + 10 (modulo 14).
         drugs = rng.permutation(DRUGS)
         on_plate = (np.arange(DRUGS) + 5 * np.arange(len(DOSES_UM))[:, None]) % PLATES
         wells = drugs * len(DOSES_UM) + np.arange(len(DOSES_UM))[:, None]
@@ -115,16 +119,17 @@ class Design:
         for line in range(LINES):
             weights = np.exp(abundance + rng.normal(0, 1.5, GENES) * (rng.random(GENES) < 0.03))
             alias_table(weights / weights.sum(), self.tables[0][line], self.tables[1][line])
-        # Among expressed genes, so that a response is a change and not an appearance.
+        # Expressed genes are preferred, so that a response changes a count instead of making a gene appear.
         shares = np.exp(abundance / 2)
         of_drug, of_moa = (_draw_rows(rng, n, shares / shares.sum()) for n in (DRUGS, MOA_FINE))
-        # A plate shifts cells towards a few drugs that need not be on it: what a model of other plates mistakes.
-        likenesses = (rng.choice(DRUGS, PLATE_LIKENESSES, replace=False) for _ in range(PLATES))
-        of_plate = np.stack([of_drug[drugs, : RESPONDING // PLATE_LIKENESSES].ravel() for drugs in likenesses])
+        # A plate shifts its cells towards a few drugs, which need not be on it. This misleads a model of other plates.
+        drugs_of_plates = (rng.choice(DRUGS, DRUGS_PER_PLATE_EFFECT, replace=False) for _ in range(PLATES))
+        n = RESPONDING_GENES // DRUGS_PER_PLATE_EFFECT
+        of_plate = np.stack([of_drug[drugs, :n].ravel() for drugs in drugs_of_plates])
         self.responders = of_drug, of_moa, of_plate
 
     def obs(self, plate: int) -> pd.DataFrame:
-        """The plate's cells in order: label codes, and the number of transcripts of each."""
+        """The cells of a plate in file order: codes of "drug", "dose" and "cell_line", and numbers of "transcripts"."""
         rng = np.random.default_rng([self.seed, plate])
         n = int(self.plate_sizes[plate])
         wells = self.wells[plate]
@@ -141,7 +146,10 @@ class Design:
         )
 
     def sample(self, plate: int, obs: pd.DataFrame, start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(counts float32, genes int32 ascending in a cell, cell lengths int64) of one slab of the plate."""
+        """(counts float32, genes int32, genes per cell int64) of the slab of SLAB cells that begins at `start`.
+
+        obs: from `obs(plate)`. Genes are in ascending order in each cell.
+        """
         slab = obs.iloc[start : start + SLAB]
         drug = slab["drug"].to_numpy()
         strength = np.asarray(DOSE_STRENGTH)[slab["dose"]]
@@ -158,7 +166,7 @@ class Design:
 
 
 def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecutor) -> Iterator[int]:
-    """Writes one h5ad, yielding the number of cells sampled so far."""
+    """Writes the h5ad file of one plate; yields the number of cells sampled so far."""
     from anndata.io import write_elem
 
     obs = design.obs(plate)
@@ -189,25 +197,25 @@ def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecuto
 
 
 def _obs_table(design: Design, obs: pd.DataFrame, plate: int) -> pd.DataFrame:
-    """The labels as categoricals with the same categories in every file."""
+    """The labels as categorical columns, with the same categories in every file."""
 
-    def named(codes: np.ndarray, names: Iterable[str]) -> pd.Categorical:
+    def categorical(codes: np.ndarray, names: Iterable[str]) -> pd.Categorical:
         return pd.Categorical.from_codes(codes, list(names))
 
     fine = design.moa_fine[obs["drug"]]
     table = {
-        "plate": named(np.full(len(obs), plate), (f"plate{p + 1}" for p in range(PLATES))),
-        "drug": named(obs["drug"], (f"drug{d:03d}" for d in range(DRUGS))),
-        "dose": named(obs["dose"], (f"{dose} uM" for dose in DOSES_UM)),
-        "cell_line": named(obs["cell_line"], (f"line{c:02d}" for c in range(LINES))),
-        "moa_broad": named(design.moa_broad[fine], (f"broad{m}" for m in range(MOA_BROAD))),
-        "moa_fine": named(fine, (f"fine{m:02d}" for m in range(MOA_FINE))),
+        "plate": categorical(np.full(len(obs), plate), (f"plate{p + 1}" for p in range(PLATES))),
+        "drug": categorical(obs["drug"], (f"drug{d:03d}" for d in range(DRUGS))),
+        "dose": categorical(obs["dose"], (f"{dose} uM" for dose in DOSES_UM)),
+        "cell_line": categorical(obs["cell_line"], (f"line{c:02d}" for c in range(LINES))),
+        "moa_broad": categorical(design.moa_broad[fine], (f"broad{m}" for m in range(MOA_BROAD))),
+        "moa_fine": categorical(fine, (f"fine{m:02d}" for m in range(MOA_FINE))),
     }
     return pd.DataFrame(table, index=[f"plate{plate + 1}_{i}" for i in range(len(obs))])
 
 
 def in_order[T, R](pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Results in the order of the items, no more than a few ahead of the consumer."""
+    """Results in the order of the items, computed in `pool` at most a few items ahead of the consumer."""
     pending = deque()
     for item in items:
         pending.append(pool.submit(function, item))
@@ -218,13 +226,13 @@ def in_order[T, R](pool: ThreadPoolExecutor, function: Callable[[T], R], items: 
 
 
 def _draw_rows(rng: np.random.Generator, rows: int, shares: np.ndarray) -> np.ndarray:
-    """(rows, RESPONDING) int32: genes drawn by these shares, none twice in a row."""
-    drawn = [rng.choice(GENES, RESPONDING, replace=False, p=shares) for _ in range(rows)]
+    """Genes drawn with probabilities `shares`, without replacement in each row: int32, (rows, RESPONDING_GENES)."""
+    drawn = [rng.choice(GENES, RESPONDING_GENES, replace=False, p=shares) for _ in range(rows)]
     return np.array(drawn, np.int32)
 
 
 def shares_with_entropy(k: int, bits: float) -> np.ndarray:
-    """k uneven shares, geometric from largest to smallest, whose entropy is `bits`."""
+    """k shares in a random order with a sum of 1 and an entropy of `bits`; sorted, they are a geometric sequence."""
     low, high = 0.0, 10.0
     for _ in range(100):
         slope = (low + high) / 2
@@ -235,7 +243,7 @@ def shares_with_entropy(k: int, bits: float) -> np.ndarray:
 
 
 def _largest_remainder(shares: np.ndarray, total: int) -> np.ndarray:
-    """Whole numbers in proportion to the shares that add up to `total`."""
+    """int64 counts in proportion to `shares` with the sum `total` (largest remainder method)."""
     counts = np.floor(shares * total).astype(np.int64)
     counts[np.argsort(counts - shares * total)[: total - counts.sum()]] += 1
     return counts

@@ -1,4 +1,4 @@
-"""Compressed arrays of HDF5 as anndata writes them, compressed by several threads."""
+"""Writes compressed HDF5 arrays as anndata does, but compresses their chunks in several threads."""
 
 import zlib
 from collections import deque
@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import h5py
 import numpy as np
 
-GZIP_LEVEL = 4  # h5py's, and so anndata's, default
+GZIP_LEVEL = 4  # the default of h5py, and therefore of anndata
 
 
 class ChunkWriter:
-    """Appends to a gzip data set of HDF5, compressing its chunks in threads as h5py itself cannot."""
+    """Appends to a one-dimensional gzip data set. Its chunks are compressed in several threads, which h5py cannot do.
+
+    chunk: elements per chunk.
+    """
 
     def __init__(self, group: h5py.Group, name: str, dtype: str, chunk: int, pool: ThreadPoolExecutor) -> None:
         self.dataset = group.create_dataset(
@@ -19,20 +22,22 @@ class ChunkWriter:
             compression_opts=GZIP_LEVEL,
         )  # fmt: skip
         self.chunk, self.pool = chunk, pool
-        self.written, self.rest, self.pending = 0, np.empty(0, dtype), deque()
+        self.written, self.remainder, self.pending = 0, np.empty(0, dtype), deque()
 
     def append(self, values: np.ndarray) -> None:
-        values = np.concatenate([self.rest, values])
+        """Submits all complete chunks; keeps the remaining elements for the next call."""
+        values = np.concatenate([self.remainder, values])
         whole = len(values) // self.chunk * self.chunk
         for start in range(0, whole, self.chunk):
             self._submit(values[start : start + self.chunk], self.chunk)
-        self.rest = values[whole:].copy()
+        self.remainder = values[whole:].copy()
 
     def close(self) -> None:
-        if len(self.rest):
-            padded = np.zeros(self.chunk, self.rest.dtype)
-            padded[: len(self.rest)] = self.rest
-            self._submit(padded, len(self.rest))
+        """Writes the last, partial chunk and waits for all pending ones."""
+        if len(self.remainder):
+            padded = np.zeros(self.chunk, self.remainder.dtype)
+            padded[: len(self.remainder)] = self.remainder
+            self._submit(padded, len(self.remainder))
         while self.pending:
             self._write_oldest()
 
@@ -49,6 +54,6 @@ class ChunkWriter:
 
 
 def chunk_like_anndata(length: int) -> int:
-    """The chunk length h5py picks for a compressed array, and so the one in files that anndata wrote."""
+    """The chunk length that h5py, and therefore anndata, chooses for a compressed array of `length` elements."""
     with h5py.File("chunk", "w", driver="core", backing_store=False) as file:
         return file.create_dataset("x", shape=(max(length, 1),), dtype="f4", chunks=True).chunks[0]

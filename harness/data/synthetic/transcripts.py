@@ -1,11 +1,14 @@
-"""Draws the transcripts of generated cells from their profiles and counts them by gene, compiled."""
+"""Compiled sampling of the transcripts of synthetic cells, counted by gene."""
 
 import numba
 import numpy as np
 
 
 def alias_table(p: np.ndarray, threshold: np.ndarray, alias: np.ndarray) -> None:
-    """Walker's alias table (Vose 1991), with the thresholds scaled to 32 bits."""
+    """Writes Walker's alias table (Vose 1991) of the probabilities `p` to `threshold` and `alias`.
+
+    threshold: scaled to 32 bits. All arrays have shape (genes,).
+    """
     scaled = p * len(p)
     _fill_alias(scaled, alias)
     threshold[:] = np.minimum(scaled * 2.0**32, 2.0**32 - 1).astype(np.uint32)
@@ -24,13 +27,13 @@ def _fill_alias(scaled, alias):
         else:
             large[n_large] = i
             n_large += 1
-    rest = scaled.copy()
+    remaining = scaled.copy()
     while n_small and n_large:
         n_small -= 1
         s, g = small[n_small], large[n_large - 1]
-        scaled[s], alias[s] = rest[s], g
-        rest[g] -= 1.0 - rest[s]
-        if rest[g] < 1.0:
+        scaled[s], alias[s] = remaining[s], g
+        remaining[g] -= 1.0 - remaining[s]
+        if remaining[g] < 1.0:
             n_large -= 1
             small[n_small] = g
             n_small += 1
@@ -42,7 +45,7 @@ def _fill_alias(scaled, alias):
 
 @numba.njit(nogil=True, cache=True)
 def _mix(z):
-    """SplitMix64's finaliser (Steele, Lea and Flood 2014): a counter's hash is a good random number."""
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014), which turns a counter into a random number."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -53,8 +56,18 @@ def sample_cells(
     stream, start, transcripts, line, drug, moa, plate, cuts, threshold, alias, of_drug, of_moa, of_plate,
     genes, counts, lengths,
 ):  # fmt: skip
-    """Draws each cell's transcripts and counts them by gene; returns how many (gene, count) pairs there are."""
-    low = np.uint64(0xFFFFFFFF)
+    """Draws the transcripts of each cell and counts them by gene.
+
+    stream: seed of the random numbers; start: the index of the first cell. transcripts, line, drug, moa: number of
+    transcripts, cell line, drug and mechanism of each cell. plate: of all cells. cuts: (3, cells), cumulative shares of
+    the transcripts that come from genes of the drug, the mechanism and the plate. threshold, alias: (lines, genes),
+    alias tables of the cell lines' profiles. of_drug, of_moa, of_plate: (drugs, mechanisms or plates, responding
+    genes), gene ids.
+
+    Writes the genes (ascending in each cell) and counts of all cells to `genes` and `counts`, and the number of genes
+    of each cell to `lengths`. Returns the number of (gene, count) pairs.
+    """
+    low_bits = np.uint64(0xFFFFFFFF)
     n_genes = threshold.shape[1]
     tally = np.zeros(n_genes, np.int32)
     present = np.zeros((n_genes + 63) // 64, np.uint64)
@@ -64,21 +77,21 @@ def sample_cells(
         for _ in range(transcripts[i]):
             state += np.uint64(0x9E3779B97F4A7C15)
             r = _mix(state)
-            where = np.float64(r >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+            uniform = np.float64(r >> np.uint64(11)) * (1.0 / 9007199254740992.0)
             r2 = _mix(r)
-            if where < cuts[0, i]:
-                g = of_drug[drug[i], (r2 & low) % np.uint64(of_drug.shape[1])]
-            elif where < cuts[1, i]:
-                g = of_moa[moa[i], (r2 & low) % np.uint64(of_moa.shape[1])]
-            elif where < cuts[2, i]:
-                g = of_plate[plate, (r2 & low) % np.uint64(of_plate.shape[1])]
+            if uniform < cuts[0, i]:
+                g = of_drug[drug[i], (r2 & low_bits) % np.uint64(of_drug.shape[1])]
+            elif uniform < cuts[1, i]:
+                g = of_moa[moa[i], (r2 & low_bits) % np.uint64(of_moa.shape[1])]
+            elif uniform < cuts[2, i]:
+                g = of_plate[plate, (r2 & low_bits) % np.uint64(of_plate.shape[1])]
             else:
                 g = np.int32(((r2 >> np.uint64(32)) * np.uint64(n_genes)) >> np.uint64(32))
-                if (r2 & low) >= np.uint64(threshold[line[i], g]):
+                if (r2 & low_bits) >= np.uint64(threshold[line[i], g]):
                     g = alias[line[i], g]
             tally[g] += 1
             present[g >> 6] |= np.uint64(1) << np.uint64(g & 63)
-        begin = out
+        first = out
         for word in range(len(present)):
             bits = present[word]
             gene = word * 64
@@ -91,5 +104,5 @@ def sample_cells(
                 bits >>= np.uint64(1)
                 gene += 1
             present[word] = 0
-        lengths[i] = out - begin
+        lengths[i] = out - first
     return out

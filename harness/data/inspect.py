@@ -1,0 +1,172 @@
+"""From paths to a `Dataset`: finds h5ad files, reads their metadata, and checks that they form one table of cells."""
+
+import glob
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+from harness.data.dataset import Dataset
+from harness.errors import UserError, unknown
+from loadstone.formats.genes import check_same
+
+LABEL_VALUES = range(2, 10_001)
+"""A categorical column is a label if its number of distinct values is in this range."""
+
+
+def find_files(location: str) -> list[Path]:
+    """The h5ad files that a path, a folder or a glob names, in natural order (`natural`) of their names.
+
+    Raises UserError if there are none.
+    """
+    path = Path(location).expanduser()
+    if path.is_dir():
+        paths = [p for p in path.iterdir() if p.suffix == ".h5ad"]
+        if not paths:
+            raise UserError(f"The folder {location} holds no .h5ad file.")
+    elif path.exists():
+        paths = [path]
+    else:
+        paths = [Path(p) for p in glob.glob(str(path), recursive=True)]
+        if not paths:
+            raise UserError(f"There is no file, folder or match for {location}.")
+    return sorted((p.resolve() for p in paths), key=natural)
+
+
+def natural(path: Path) -> list[tuple[int, int | str]]:
+    """A sort key for natural order: plate2 comes before plate10."""
+    digits = "".join(c if c.isdigit() else f" {c} " for c in path.name).split()
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in digits]
+
+
+def inspect(name: str, paths: Sequence[Path], labels: Sequence[str] | None) -> Dataset:
+    """Reads the metadata of the files, but no cell, and checks that they form one data set.
+
+    labels: the obs columns to use as labels. None selects all categorical columns that are in every file and have 2 to
+    10,000 distinct values. Raises UserError for files that cannot be benchmarked and for unknown labels.
+    """
+    files = [_metadata(path) for path in paths]
+    first = files[0]
+    for path, file in zip(paths, files, strict=True):
+        if file["x_format"] != first["x_format"]:
+            raise UserError(f"{path.name} holds X as {file['x_format']}, {paths[0].name} as {first['x_format']}.")
+        if file["n_genes"] != first["n_genes"]:
+            raise UserError(
+                f"{path.name} and {paths[0].name} differ in their genes: {file['n_genes']:,} and {first['n_genes']:,}."
+            )
+    _check_genes(paths)
+    if not sum(file["n_cells"] for file in files):
+        raise UserError(f"{name} has no cells.")
+    columns = [c for c in first["categoricals"] if all(c in file["categoricals"] for file in files)]
+    for label in labels or ():
+        if label not in columns:
+            raise unknown("label", label, columns)
+    if labels is None:
+        values = {c: set().union(*(file["categoricals"][c] for file in files)) for c in columns}
+        labels = [c for c in columns if len(values[c]) in LABEL_VALUES]
+    digest = hashlib.sha256(repr([file["fingerprint"] for file in files]).encode())
+    return Dataset(
+        name=name,
+        paths=tuple(paths),
+        lengths=tuple(file["n_cells"] for file in files),
+        n_genes=first["n_genes"],
+        nnz=sum(file["nnz"] for file in files),
+        x_format=first["x_format"],
+        fingerprint=digest.hexdigest()[:16],
+        label_names=tuple(labels),
+    )
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    """What `inspect` needs to know of one file. Raises UserError if it is not a sound h5ad file."""
+    if not os.access(path, os.R_OK):
+        raise UserError(f"{path} cannot be read: permission denied.")
+    if not path.is_file() or not h5py.is_hdf5(path):
+        raise UserError(f"{path} is not an HDF5 file, so it is not an h5ad file.")
+    try:
+        with h5py.File(path) as file:
+            return _metadata_of(path, file)
+    except (OSError, RuntimeError, KeyError, AttributeError, TypeError, ValueError) as error:
+        # h5py and anndata raise any of these for an inconsistent file.
+        fault = "is truncated" if "truncated" in str(error) else "is damaged, or no h5ad"
+        raise UserError(f"{path} {fault}: {error}.") from error
+
+
+def _metadata_of(path: Path, file: h5py.File) -> dict[str, Any]:
+    if "X" not in file:
+        raise UserError(f"{path} has no X.")
+    x = file["X"]
+    encoding = _text(x.attrs.get("encoding-type", x.attrs.get("h5sparse_format", "array")))
+    if "csc" in encoding:
+        raise UserError(
+            f"{path} stores X as CSC, which does not allow reading single cells; convert it once: "
+            "a = anndata.read_h5ad(path); a.X = a.X.tocsr(); a.write_h5ad(new_path, compression='gzip')."
+        )
+    if isinstance(x, h5py.Group):
+        shape = x.attrs.get("shape", x.attrs.get("h5sparse_shape"))
+        missing = [part for part in ("data", "indices", "indptr") if part not in x]
+        if shape is None or missing:
+            raise UserError(f"{path}: X is not a CSR matrix ({', '.join(missing) or 'shape'} missing).")
+        n_cells, n_genes = (int(n) for n in shape)
+        nnz, x_format, sampled = x["data"].shape[0], "csr", x["data"]
+        if x["indptr"].shape != (n_cells + 1,) or x["indices"].shape != (nnz,):
+            raise UserError(f"{path}: X's data, indices and indptr do not fit its shape {n_cells} x {n_genes}.")
+    elif x.ndim == 2:
+        n_cells, n_genes = x.shape
+        nnz, x_format, sampled = n_cells * n_genes, "dense", x
+    else:
+        raise UserError(f"{path}: X has {x.ndim} dimensions, not 2.")
+    categoricals = {}
+    if "obs" in file:
+        for column in map(_text, file["obs"].attrs.get("column-order", ())):
+            element = file["obs"][column]
+            if isinstance(element, h5py.Group) and _text(element.attrs.get("encoding-type", "")) == "categorical":
+                # One value more than a label may have is enough to reject a column, for example of barcodes.
+                categoricals[column] = set(_strings(element["categories"], LABEL_VALUES.stop))
+    return {
+        "n_cells": n_cells,
+        "n_genes": n_genes,
+        "nnz": nnz,
+        "x_format": x_format,
+        "categoricals": categoricals,
+        "fingerprint": (n_cells, n_genes, nnz, str(sampled.dtype), _sampled_digest(path)),
+    }
+
+
+def _check_genes(paths: Sequence[Path]) -> None:
+    """UserError unless all files have the same gene names in the same order."""
+    with ExitStack() as files:
+        try:
+            check_same([(str(path), files.enter_context(h5py.File(path))) for path in paths], "X")
+        except (OSError, ValueError) as error:
+            raise UserError(f"{error}.") from error
+
+
+def _text(value: str | bytes) -> str:
+    """The text of a string attribute, which h5py may return as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _strings(element: h5py.Dataset | h5py.Group, count: int | None = None) -> list[bytes]:
+    """The first `count` values (None: all) of an array of names, as UTF-8.
+
+    A nullable array is a group of its values and a mask.
+    """
+    values = element["values"] if isinstance(element, h5py.Group) else element
+    names = values[:count].tolist()
+    return names if h5py.check_string_dtype(values.dtype) else [str(name).encode() for name in names]
+
+
+def _sampled_digest(path: Path, pieces: int = 16, piece_bytes: int = 4096) -> str:
+    """SHA-256 of the file's size and of pieces spread evenly over it, so that 314 GB need not be read."""
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for i in range(pieces):
+            file.seek(max(0, (size - piece_bytes) * i // (pieces - 1)))
+            digest.update(file.read(piece_bytes))
+    return digest.hexdigest()
