@@ -157,10 +157,10 @@ def _laws(folder: Path) -> list[Section]:
 
 
 def _pictures(folder: Path, stem: str, caption: str | None = None) -> list[Picture]:
-    """The figures of a grid over a data set whose files exist.
+    """The figures of one grid on one data set, without those that have no file.
 
-    caption: a key of CAPTIONS for the one figure with the name `stem`; None: all figures named `stem` and a key of
-    CAPTIONS.
+    caption: the key in CAPTIONS for the one figure called `stem`. None: all figures whose name is `stem`, a dash and a
+    key of CAPTIONS.
     """
     kinds = {stem: caption} if caption else {f"{stem}-{kind}": kind for kind in CAPTIONS}
     pictures = []
@@ -169,6 +169,12 @@ def _pictures(folder: Path, stem: str, caption: str | None = None) -> list[Pictu
         if png.exists() and numbers.exists():
             pictures.append(Picture(name, CAPTIONS[kind], _base64(png), _base64(numbers)))
     return pictures
+
+
+def undrawn(folder: Path) -> int:
+    """The number of figures of which the folder has the numbers and no picture."""
+    numbers = (path for path in (folder / "figures").glob("*.csv") if path.stem.rsplit("-", 1)[-1] in CAPTIONS)
+    return sum(not path.with_suffix(".png").exists() for path in numbers)
 
 
 def _base64(path: Path) -> str:

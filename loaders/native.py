@@ -25,7 +25,7 @@ from loadstone.reading.matrix import Matrix, Part, open_matrix
 class Native:
     """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
 
-    `aligned`: blocks follow the storage chunks where they can, and may then be shorter than `block_size`.
+    `aligned`: blocks begin and end at the edges of storage chunks where possible, so that some are shorter.
     """
 
     name = "native"
@@ -64,13 +64,14 @@ class Native:
     def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
         """See `Loader.code`."""
         knobs = cls.knobs | dict(condition.knobs)
+        labels = f"{{name: obs_codes(paths, name).codes for name in {list(dataset.label_names)}}}"
         sampler = "Streaming()"
         if condition.order != "stream":
             sampler = f"BlockShuffling({knobs['block_size']}, aligned={knobs['aligned']})"
         return f"""from loadstone import BlockLoader, BlockShuffling, Streaming, obs_codes, open_h5ad
 
 paths = {[str(path) for path in dataset.paths]}
-labels = {{name: obs_codes(paths, name).codes for name in {list(dataset.label_names)}}}
+labels = {labels if dataset.label_names else "{}"}
 loader = BlockLoader(
     open_h5ad(paths, output={condition.output!r}),
     sampler={sampler},

@@ -108,7 +108,7 @@ class Loader(Protocol):
         """Writes the store into the empty folder `path`, and calls `progress` with the number of cells done so far.
 
         Only for a loader whose `store` is not UNCONVERTED. It is called once per data set, and the caller keeps the
-        store only if it is complete. The numbers are ints in ascending order, and the last is `dataset.n_cells`.
+        store only if it is complete. `progress` gets ints in ascending order, and `dataset.n_cells` last.
         """
 
     @classmethod

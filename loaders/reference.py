@@ -15,7 +15,7 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Reference:
-    """Reads all files when it is opened, so it needs 8 bytes per stored count (4 per entry of a dense X)."""
+    """Reads all files when it is opened, so it needs 8 bytes per stored value of X; a dense X stores zeros, too."""
 
     name = "reference"
     imports = ("anndata",)

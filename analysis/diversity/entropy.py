@@ -41,7 +41,7 @@ def shares(labels: np.ndarray) -> np.ndarray:
 def random_ideal(labels: np.ndarray, batch_size: int) -> float:
     """Expected entropy in bits of a minibatch drawn at random, without replacement, from all labelled cells.
 
-    E[H] = - sum_k sum_n Hyp(n; N, N_k, m) (n/m) log2(n/m), exact. No loader can exceed it on average.
+    E[H] = - sum_k sum_n Hyp(n; N, N_k, m) (n/m) log2(n/m), exact.
     """
     sizes = np.bincount(labels[labels >= 0])
     n, total = np.arange(1, batch_size + 1), sizes.sum()

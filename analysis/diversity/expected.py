@@ -72,8 +72,8 @@ def effective_cells(m: int, b: int, f: int) -> float:
 def poster_bounds(p: np.ndarray, m: int, b: int) -> tuple[float, float]:
     """(lower, upper) bounds in bits, as printed on the scDataset poster.
 
-    The upper bound, H(p) + (K - 1) / (2 m ln 2), is above H(p). The expectation never is (Jensen), so this bound holds
-    but is vacuous. With a minus sign it would be the level of random sampling.
+    The printed upper bound, H(p) + (K - 1) / (2 m ln 2), is above H(p). The expected entropy is never above H(p)
+    (Jensen), so the bound holds and tells nothing. With a minus sign it would be the level of random sampling.
     """
     bias = ((p > 0).sum() - 1) / (2 * m * LN2)
     return label_entropy(p) - b * bias, label_entropy(p) + bias

@@ -45,6 +45,6 @@ def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 
 
 def at_random(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows in random order from a cold cache, of loaders that do not hold all cells in memory."""
+    """The table's rows for random order and a cold cache, without loaders that hold all cells in memory."""
     rivals = ~frame["loader"].map(loaders.holds_all).astype(bool)
     return frame[rivals & (frame["order"] == "random") & (frame["cache"] == "cold") & frame["cells_per_s"].notna()]

@@ -11,9 +11,10 @@ MARKERS = {"random": "o", "stream": "s"}
 
 @matplotlib.rc_context(STYLE)
 def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Entropy against throughput, one panel for each label, with the level of random sampling; output csr only.
+    """Entropy against throughput of CSR output, one panel for each label, with the level of random sampling.
 
-    A line joins each loader's settings in random order. mixed: a table returned by `analysis.diversity.mixing.table`.
+    A line joins the settings of a loader with which cells come in random order. mixed: a table returned by
+    `analysis.diversity.mixing.table`.
     None for fewer than three loaders or for several minibatch sizes.
     """
     rows = mixed[(mixed["output"] == "csr") & mixed["cells_per_s"].notna()] if len(mixed) else mixed

@@ -23,7 +23,8 @@ LEAST_BYTES = 10.0  # per cell; conditions that read fewer from the disk read fr
 def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> Drawn | None:
     """One panel for each output, one point for each condition that has a ceiling.
 
-    The colour shows the store (grey: its ceilings were not measured). Each loader's name is at its fastest condition.
+    The colour shows the store; grey: another store's ceilings stand in for its own.
+    Each loader's name is at its fastest condition.
     Slanted lines: the disk, sequential and random. Horizontal lines: decoding each store, and copying.
 
     frame: a table returned by `summary.table`. None if there are no ceilings.

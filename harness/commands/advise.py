@@ -2,12 +2,13 @@
 
 import argparse
 
+import loaders
 from harness.commands.bench import measure
 from harness.commands.common import load, print_table
 from harness.commands.display import console
 from harness.data import catalogue
 from harness.data.dataset import Dataset
-from harness.errors import UserError
+from harness.errors import UserError, unknown
 from harness.grids import expand, grid_names
 from harness.machine.lock import lock
 from harness.records import jsonl
@@ -26,6 +27,9 @@ def advise(options: argparse.Namespace) -> None:
 
     from analysis import advise
 
+    for name in options.loaders or ():
+        if name not in loaders.NAMES:
+            raise unknown("loader", name, loaders.NAMES)
     out = console()
     dataset = load(options.dataset, options.labels, out)
     with lock(options.results):

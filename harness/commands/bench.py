@@ -33,8 +33,8 @@ def bench(options: argparse.Namespace) -> None:
     names = options.grid or catalogue.grids(options.dataset)
     # Checked before a data set is generated.
     in_grids = {condition.loader for name in names for condition in expand(name, "any").conditions}
-    if options.loaders and not in_grids & set(options.loaders):
-        raise UserError(f"No condition of {', '.join(names)} is of {', '.join(options.loaders)}.")
+    if absent := [name for name in options.loaders or () if name not in in_grids]:
+        raise UserError(f"No condition of {', '.join(names)} is of {', '.join(absent)}; GRID=loaders has every loader.")
     out = console()
     folder = options.results
     written: list[Path] = []

@@ -13,7 +13,7 @@ from harness.records.conversion import Conversion
 
 
 def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: Console) -> list[Path]:
-    """Prints the tables; writes tables and figures. Returns the files written, and the file of the records.
+    """Prints the tables, and writes tables and figures. Returns their paths and that of the records.
 
     grids: the same grid over each of the data sets.
     """

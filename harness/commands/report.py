@@ -8,6 +8,11 @@ from harness.commands.display import console
 
 def report(options: argparse.Namespace) -> None:
     """Writes report.html into the folder, or into each committed folder if this machine has none."""
-    from analysis.report import write
+    from analysis.report import undrawn, write
 
-    print_written([write(folder) for folder in to_read(options.results)], console())
+    out = console()
+    for folder in to_read(options.results):
+        print_written([write(folder)], out)
+        if missing := undrawn(folder):
+            hint = f"{missing} figures are not drawn here, and not on the page: make figures RESULTS={folder}"
+            out.print(hint, highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ NAMED = 3  # conditions listed for each doubt; the rest are counted
 
 
 def status(options: argparse.Namespace) -> None:
-    """Prints, for each file of measurements, its rows by outcome and all doubts about them, the most frequent first."""
+    """Prints, for each file of measurements, how many rows have each outcome, and all doubts about them."""
     from analysis.tables import doubts
 
     jsonl.existing(options.folder)

@@ -2,9 +2,9 @@
 
     python -m harness.experiments.decoding_share tahoe-mini
 
-measures the two alternately, with blocks of 512 and buffers of 16,384 cells and files in the page cache. It uses all
-cores that the process may use; `taskset -c 0` limits it to one. `python -m harness ceiling` measures all stores, and
-the disk.
+measures the loader and decoding alone in turn. Blocks have 512 cells, buffers have 16,384, and the files are in the
+page cache. All cores that the process may use take part; `taskset -c 0` limits it to one. `python -m harness ceiling`
+measures all stores, and the disk.
 """
 
 import sys

@@ -85,7 +85,7 @@ class Cells:
         )  # fmt: skip
 
     def most_counted(self, genes: int) -> np.ndarray:
-        """The `genes` genes with the highest total counts in the training cells: int64, ascending."""
+        """int64, ascending: the indices of the `genes` genes with the highest total counts in the training cells."""
         totals = np.zeros(self.dataset.n_genes)
         with closing(self.loader(BlockShuffling(16), self.train)) as loader:
             for batch in islice(loader.epoch(0), COUNTED // SETTINGS["batch_size"]):

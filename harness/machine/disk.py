@@ -70,11 +70,10 @@ def stretches(paths: Sequence[Path], piece: int) -> list[Stretch]:
 
 
 def own(parts: Sequence[Stretch], piece: int, mode: Mode, huge_pages: bool = False) -> float | None:
-    """Bytes/s of one pass over the sections; None if the file system has no O_DIRECT.
+    """Bytes/s of one pass over the parts by this module's reader; None if the file system has no O_DIRECT.
 
-    Each section has its own thread. piece: bytes of one read. The caller evicts the files first. huge_pages: the
-    buffers are in huge pages, which doubles the rate of O_DIRECT; the packaged fio cannot use them. Raises OSError if a
-    file cannot be read.
+    Each part has its own thread. piece: bytes of one read. The caller evicts the files first. huge_pages: put the
+    buffers into huge pages, which doubles the rate of O_DIRECT. Raises OSError if a file cannot be read.
     """
     if mode.direct and not hasattr(os, "O_DIRECT"):
         return None

@@ -50,10 +50,10 @@ def read(folder: Path) -> list[Ceiling]:
 
 
 def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
-    """The latest ceiling of the row's machine, data set, store and cores; None if there is none.
+    """The latest ceiling with the machine, data set, store and cores of the measurement; None if there is none.
 
-    If only another store of the same cells was measured, its rates of the disk and of copying apply, and that of
-    decoding is unknown.
+    If only another store of the same cells was measured, its disk and copying rates are used, and the decoding rate is
+    unknown.
     """
     cores = m.condition.cores or m.provenance.get("cores")
     wanted = (m.provenance.get("machine"), m.provenance.get("dataset_fingerprint"), cores)

@@ -19,7 +19,7 @@ SECONDS = 2.0  # for each measurement of decoding or copying
 
 
 def with_ceilings(names: Sequence[str]) -> list[str]:
-    """Of these loaders, one for each store that can be decoded and copied without a loader."""
+    """One of the named loaders for each store whose decoding and copying can be measured without a loader."""
     stores = {}
     for name in names:
         adapter = loaders.get(name)

@@ -122,7 +122,7 @@ class Outcome:
 
     @classmethod
     def of_message(cls, task: str, message: Mapping[str, Any]) -> "Outcome":
-        """The outcome in a worker's message. The type of its answer follows from the task."""
+        """The outcome that a worker sent. The task determines the type of `answer`."""
         answer = message["answer"]
         return cls(**message | {"answer": ANSWERS[task](**answer) if answer is not None else None})
 

@@ -33,7 +33,7 @@ inlined = partial(compiled, forceinline=True)
 
 @cache
 def _state(file: str) -> str:
-    """A hash of a source file and of all files of the codecs."""
+    """One hash over the source file `file` and all source files in codecs/."""
     return sha256(Path(file).read_bytes() + _state_of_codecs()).hexdigest()
 
 

@@ -1,7 +1,8 @@
-"""One-dimensional arrays on disk, of which the pieces that some rows need are read.
+"""One-dimensional arrays on disk. Only the pieces that the requested rows need are read.
 
-A piece is a range of elements that is read at once, together with the rows that overlap it. Of a compressed array a
-piece is a chunk, from its start to the last element needed. Of an uncompressed array it is a run of adjacent rows.
+A piece is a range of elements that is read at once; it records which of the requested rows overlap it. In a compressed
+array, a piece is a chunk from its start to the last element needed. In an uncompressed array, it is a run of adjacent
+rows.
 """
 
 import os
@@ -66,11 +67,11 @@ class Array(Protocol):
         """The pieces to read for rows of the elements begin..end; both ascending, rows may repeat."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements of a piece from `start` on, at least to `stop`. OSError names the file and the place."""
+        """The elements from `start` to `stop`, and possibly some after them. An OSError names the file and the place."""
 
 
 class Table(NamedTuple):
-    """Where chunks lie: size[i] bytes at offset place[i] of the open file fds[i // per_file], within its bounds."""
+    """Where chunks lie: chunk i is size[i] bytes at place[i] of the file fds[i // per_file]; validated."""
 
     fds: np.ndarray
     per_file: int

@@ -128,9 +128,9 @@ def _first_fall(starts):
 
 
 def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end: int | np.ndarray) -> None:
-    """ValueError unless every chunk lies within its file and may decode to `chunk_bytes`.
+    """ValueError unless every chunk lies within its file and is long enough to decode to `chunk_bytes` bytes.
 
-    end: size of the file in bytes, or of the file of each chunk.
+    place, size: of each chunk, in bytes. end: the size of the file in bytes, one for all chunks or one for each.
     """
     most = int(chunk_bytes * INCOMPRESSIBLE) + HEADER_BYTES
     for wrong, why in (

@@ -49,7 +49,7 @@ class Share:
         self.rest_start = whole + rank * rest
 
     def __len__(self) -> int:
-        """Batches of this share."""
+        """The number of batches of this share."""
         return sum(self._batches(k) for k in self._mine())
 
     def fetches(self, skip: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -25,3 +25,4 @@ def test_the_report_shows_the_committed_records_where_this_machine_has_none(tmp_
     done = report(tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "results" / COMMITTED / "report.html").exists()
+    assert f"not drawn here, and not on the page: make figures RESULTS=results/{COMMITTED}" in done.stdout

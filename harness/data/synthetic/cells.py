@@ -129,7 +129,7 @@ class Design:
         self.responders = of_drug, of_moa, of_plate
 
     def obs(self, plate: int) -> pd.DataFrame:
-        """The cells of a plate in file order: codes of "drug", "dose" and "cell_line", and numbers of "transcripts"."""
+        """The cells of a plate in file order: codes of "drug", "dose" and "cell_line"; counts of "transcripts"."""
         rng = np.random.default_rng([self.seed, plate])
         n = int(self.plate_sizes[plate])
         wells = self.wells[plate]

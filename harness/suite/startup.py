@@ -7,7 +7,7 @@ from harness.condition import Condition
 from .small import ROUNDS, STORES, TIMING, dataset, measured, sample
 
 
-class Costs:
+class Startup:
     params = (list(STORES),)
     param_names = ("store",)
     timeout = 300
