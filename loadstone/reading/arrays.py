@@ -67,7 +67,7 @@ class Array(Protocol):
         """The pieces to read for rows of the elements begin..end; both ascending, rows may repeat."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements from `start` to `stop`, and possibly some after them. An OSError names the file and the place."""
+        """The elements from `start` to `stop`, and possibly some after them. OSError names the file and the place."""
 
 
 class Table(NamedTuple):
