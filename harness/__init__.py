@@ -1,1 +1,1 @@
-"""Measures loaders, and knows none of them by name."""
+"""Measures data loaders, each through its adapter (loaders/protocol.py)."""

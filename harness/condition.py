@@ -16,15 +16,18 @@ MEMORY_FRACTION = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """Everything that can change the result of a measurement, and nothing else.
+    """All settings of a measurement that can change its result.
 
-    batch_size: cells. workers: worker processes of the loader (0: the measuring process loads). processes: how many are
-    measured at the same time, each with its own loader and order; their rows are added up. cores: limits CPU affinity
-    and every thread pool (None: all cores). cache: "cold" begins with none of the store in the page cache and "warm"
-    with all of it; "bounded" begins with none, and limits the cache to the share `memory_fraction` (default: a quarter)
-    of the store, in addition to the memory of the process itself. consumer_ms: milliseconds for which an emulated
-    consumer holds each minibatch. knobs: the loader's own parameters where they differ from its defaults, sorted by
-    name.
+    batch_size: the number of cells in a minibatch.
+    workers: the number of worker processes of the loader (0: the measuring process loads).
+    processes: the number of processes that measure at the same time, each with its own loader and order; their rows are
+    added up.
+    cores: the number of cores to which CPU affinity and every thread pool are limited (None: all cores).
+    cache: "cold" begins with none of the store in the page cache, "warm" with all of it. "bounded" begins with none, and
+    limits the page cache to the share `memory_fraction` of the store (default: a quarter); the memory of the process
+    itself comes on top.
+    consumer_ms: milliseconds for which an emulated consumer holds each minibatch.
+    knobs: (name, value) of the loader's own parameters that are set, sorted by name; the others keep their defaults.
     """
 
     dataset: str
@@ -69,16 +72,16 @@ class Condition:
 
     @property
     def twin(self) -> "Condition":
-        """The condition with CSR output, a cold cache, one process and no consumer, with the same order of cells."""
+        """This condition, but with CSR output, a cold cache, one process and no consumer. Its order of cells is the same."""
         return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0, processes=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields and the key, in values that JSON can hold."""
+        """All fields and `key`, in values that JSON can hold."""
         return asdict(self) | {"knobs": dict(self.knobs), "key": self.key}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Condition":
-        """The inverse of `to_dict`. ValueError for an invalid field, or a key that is not of these fields."""
+        """The inverse of `to_dict`. Raises ValueError for an invalid value, or a key that is not the hash of the fields."""
         values = dict(values)
         key = values.pop("key")
         condition = cls(**{**values, "knobs": tuple(values.get("knobs", {}).items())})
@@ -99,8 +102,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds of the warm-up, of the window, until a worker is killed, and for recording the order after the window
-    (0: the order is not recorded)."""
+    """The durations of a measurement, in seconds.
+
+    warmup_s: of the warm-up, at least. measure_s: of the window, at least. timeout_s: after which a worker is killed.
+    order_s: of recording the order after the window (0: it is not recorded).
+    """
 
     warmup_s: float = 30.0
     measure_s: float = 120.0

@@ -5,11 +5,11 @@ from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """Invalid input. The command line prints the message on standard error and exits with 2."""
+    """An error that the user can correct. The command line prints its message on standard error and exits with 2."""
 
 
 def unknown(kind: str, name: str, available: Iterable[str]) -> UserError:
-    """The error for a name that does not exist, with the most similar one that does."""
+    """The error for an unknown name of a kind of things; its message suggests a similar available name, if any."""
     names = sorted(available)
     near = get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -1,4 +1,4 @@
-"""Grids: the conditions of one table or figure, defined in grids.toml."""
+"""Grids: each is the set of conditions of one table or figure, defined in grids.toml."""
 
 import itertools
 import tomllib
@@ -19,7 +19,7 @@ GRIDS = Path(__file__).with_name("grids.toml")
 class Grid:
     """The conditions of one figure or table.
 
-    axis: for a grid that shows scaling, the column of the table that is the figure's x axis.
+    axis: for a grid that shows scaling, the column of its table that becomes the x axis of its figure; else None.
     """
 
     name: str
@@ -35,10 +35,11 @@ def _grids() -> dict[str, Any]:
 
 
 def expand(name: str, dataset: str) -> Grid:
-    """The grid `name` of grids.toml over `dataset`: the product of the lists of each arm, without duplicates.
+    """The grid `name` of grids.toml on the data set called `dataset`.
 
-    `loader = "all"` in an arm stands for all loaders except those in its list `without`. UserError for an unknown name
-    or a table that is not valid.
+    Each arm stands for all combinations of the values in its lists; a condition in several arms is kept once.
+    `loader = "all"` in an arm stands for all loaders except those in the arm's list `without`. Raises UserError for an
+    unknown name, or a table that is not valid.
     """
     tables = _grids()
     if name not in tables:
@@ -61,23 +62,26 @@ def expand(name: str, dataset: str) -> Grid:
 
 
 def _all_but(without: Sequence[str]) -> list[str]:
-    """All loaders except these; ValueError for an unknown name."""
+    """The names of all loaders except `without`. Raises ValueError for an unknown name."""
     if unknown_names := [name for name in without if name not in loaders.NAMES]:
         raise ValueError(f"there is no loader {', '.join(unknown_names)} to leave out")
     return [name for name in loaders.NAMES if name not in without]
 
 
 def grid_names() -> tuple[str, ...]:
-    """The grids of grids.toml, in its order."""
+    """The names of the grids in grids.toml, in the order of that file."""
     return tuple(_grids())
 
 
 def datasets(name: str) -> tuple[str, ...]:
-    """The data sets that a grid compares; () for a grid that runs on any data set."""
+    """The names of the data sets that a grid compares; () for a grid that runs on any data set."""
     return tuple(_grids().get(name, {}).get("datasets", ()))
 
 
 def _product(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every combination of the axes; a value that is not a list counts as a list of one."""
+    """Every combination of one value from each axis, as dicts with the keys of `axes`.
+
+    axes: the list of values by name; a value that is not a list counts as a list of one.
+    """
     lists = [value if isinstance(value, list) else [value] for value in axes.values()]
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*lists)]

@@ -22,7 +22,7 @@ NO_LABELS = (
 
 
 def advise(options: argparse.Namespace) -> None:
-    """Makes the missing measurements; prints the settings that are diverse enough, the fastest first, with code."""
+    """Makes the missing measurements; prints the settings with diverse enough minibatches, and code for the fastest."""
     import pandas as pd
 
     from analysis import advise
@@ -65,7 +65,7 @@ def advise(options: argparse.Namespace) -> None:
 
 
 def tables(dataset: Dataset, options: argparse.Namespace) -> list:
-    """The tables of all grids in which this data set was measured."""
+    """The summary tables (DataFrames) of this data set, one for each grid in which it was measured."""
     from analysis.tables import summary
 
     frames = []

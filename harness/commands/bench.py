@@ -22,7 +22,7 @@ from harness.run import runner
 
 
 def bench(options: argparse.Namespace) -> None:
-    """Makes the missing measurements of the grids, and publishes all of them."""
+    """Makes the missing measurements of the grids; writes the tables and figures of all measurements in them."""
     if not 0 <= options.consumer_ms < float("inf"):
         raise UserError(f"--consumer-ms is {options.consumer_ms}; it is the milliseconds per batch, at least 0.")
     if options.repeat < 1:
@@ -38,7 +38,7 @@ def bench(options: argparse.Namespace) -> None:
     out = console()
     folder = options.results
     written: list[Path] = []
-    # A grid that compares data sets names them; other grids run on the one of the command line.
+    # A grid that compares data sets names them; any other grid runs on the data set given on the command line.
     specs = {name: datasets(name) or (options.dataset,) for name in names}
     loaded = {spec: load(spec, options.labels, out) for spec in dict.fromkeys(chain.from_iterable(specs.values()))}
     with lock(folder):
@@ -52,7 +52,7 @@ def bench(options: argparse.Namespace) -> None:
 
 
 def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
-    """The grid with this consumer in every condition, and with its own name; `grid` itself for 0."""
+    """The grid with this `consumer_ms` in every condition, and "-consumer" after its name; `grid` itself for 0."""
     if not consumer_ms:
         return grid
     conditions = tuple(replace(condition, consumer_ms=consumer_ms) for condition in grid.conditions)
@@ -60,7 +60,7 @@ def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
 
 
 def measure(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> None:
-    """Makes the missing measurements, and the stores that they need."""
+    """Makes the missing measurements of one grid on one data set, and the stores that they need."""
     path = folder / f"{grid.name}.jsonl"
     done = jsonl.read(path)
     tasks = runner.missing(grid, dataset, done, options.repeat, options.retry)

@@ -17,11 +17,11 @@ from harness.run.stores import prepare
 RESULTS = Path("results")
 DEFAULT_DATASET = "tahoe-mini"
 TEXTS = ("loader", "order", "output", "settings")
-"""Columns of a table that are not numbers."""
+"""The columns of printed tables that hold text and are aligned to the left."""
 
 
 def load(spec: str, labels: Sequence[str] | None, out: Console) -> Dataset:
-    """The data set, generated if it does not exist; prints a line that describes it."""
+    """The data set that `spec` names, as `catalogue.load` returns it; prints a line that describes it."""
     with bar(f"making {spec}", "cells", out) as progress:
         dataset = catalogue.load(spec, labels, progress)
     out.print(
@@ -34,7 +34,10 @@ def load(spec: str, labels: Sequence[str] | None, out: Console) -> Dataset:
 
 
 def prepare_stores(dataset: Dataset, names: Iterable[str], folder: Path, out: Console) -> dict[str, str]:
-    """Makes the missing stores and records each; returns the loaders whose store failed, with the reasons."""
+    """Makes the missing stores of the installed loaders among `names`, and records each conversion in `folder`.
+
+    Returns the reason for each loader whose store could not be made.
+    """
     storeless = {}
     for name in sorted(names):
         if loaders.unavailable(name):
@@ -51,7 +54,7 @@ def prepare_stores(dataset: Dataset, names: Iterable[str], folder: Path, out: Co
 
 
 def print_table(lines: Sequence[dict[str, str]], out: Console) -> None:
-    """Prints rows of text as a table; the columns are those of the first row."""
+    """Prints rows, each a dict of text by column, as a table with the columns of the first row."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in lines[0]:
         table.add_column(name, justify="left" if name in TEXTS else "right", no_wrap=True)
@@ -67,6 +70,10 @@ def print_written(paths: Iterable[Path], out: Console) -> None:
 
 
 def to_read(folder: Path) -> list[Path]:
-    """The results folders to read: `folder`, or the committed ones if `folder` is this machine's and does not exist."""
+    """The results folders to read: `folder`, if it exists.
+
+    If `folder` is this machine's own and does not exist, the committed folders results/reference-*. Raises UserError if
+    there is nothing to read.
+    """
     committed = sorted(RESULTS.glob("reference-*")) if folder == RESULTS / host.machine() else []
     return committed if committed and not folder.is_dir() else [jsonl.existing(folder)]

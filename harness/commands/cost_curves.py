@@ -1,4 +1,4 @@
-"""`cost-curves`: measures and draws the cost of a cell by the number of cells handled at once."""
+"""`cost-curves`: measures and draws the cost per cell of some operations, by the number of cells handled at once."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,7 @@ from harness.run.provenance import provenance
 
 
 def cost_curves(options: argparse.Namespace) -> None:
-    """Measures all curves, appends a record for each point, and draws the latest of each."""
+    """Measures all curves, appends a record for each of their points, and draws the latest record of each point."""
     from harness.experiments.cost_curves import measure
 
     out = console()
@@ -36,7 +36,7 @@ def cost_curves(options: argparse.Namespace) -> None:
 
 
 def publish(dataset: Dataset, folder: Path) -> list[Path]:
-    """Draws the latest costs of this data set in the folder."""
+    """Draws the latest costs of this data set that are recorded in the folder. Returns the files written."""
     from analysis.figures.cost_curves import draw
     from analysis.figures.style import save
 

@@ -17,7 +17,7 @@ from harness.condition import Condition, Timing
 from harness.records.measurement import Measurement
 
 PLAIN_EVERY_S = 30.0  # between lines of progress without a terminal
-PLAIN_WIDTH = 200
+PLAIN_WIDTH = 200  # characters of a line without a terminal
 
 
 def console() -> Console:
@@ -28,13 +28,16 @@ def console() -> Console:
 
 @contextmanager
 def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]]:
-    """A progress bar with the rate and the time left; yields a function of (units done, units in total, more text)."""
+    """Shows progress with the rate and the time left: a bar on a terminal, lines of text elsewhere.
+
+    Yields the function to call with each progress: (units done, units in total, further text to show: optional).
+    """
     start = last_printed = time.monotonic()
     before = None
 
     def describe(done: int, total: int, more: str) -> str:
         nonlocal before
-        if before is None:  # units done by an earlier run do not count towards the rate
+        if before is None:  # what the first call reports was done by an earlier run, and not at this rate
             before = done
         rate = (done - before) / max(time.monotonic() - start, 1e-9)
         text = f"{done:,} of {total:,} {unit}"
@@ -68,7 +71,8 @@ def bar(title: str, unit: str, console: Console) -> Iterator[Callable[..., None]
 
 
 class Display:
-    """The progress of `bench`: the condition, its phase, the rate so far, the time left."""
+    """Shows the progress of `bench`: the condition being measured, its phase, its rate so far, and the time left for
+    all tasks."""
 
     def __init__(self, tasks: int, console: Console) -> None:
         self.console, self.tasks, self.done = console, tasks, 0
@@ -118,7 +122,7 @@ class Display:
         )  # fmt: skip
 
     def left(self) -> str:
-        """Time left, estimated from the completed tasks."""
+        """The time left as text, estimated from the mean duration of the completed tasks; "?" before the first."""
         if not self.done:
             return "?"
         seconds = (time.monotonic() - self.started) / self.done * (self.tasks - self.done)

@@ -42,9 +42,10 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def examine() -> dict[str, Any]:
-    """Machine, page cache, memory limit, decoders and loaders, as values that JSON can hold.
+    """What is known of the machine, page cache, memory limit, decoders and loaders, as values that JSON can hold.
 
-    A loader's `status` is "available", "not installed" or "broken"; each is imported in a process of its own.
+    A loader's `status` is "available", "not installed" or "broken" (its import fails). Each is imported in a process of
+    its own.
     """
     with ThreadPoolExecutor(host.available_cores()) as pool:  # the threads wait for processes
         examined = list(pool.map(examine_loader, loaders.NAMES))
@@ -58,8 +59,8 @@ def examine() -> dict[str, Any]:
 
 
 def decoders() -> dict[str, str]:
-    """Codec: what decodes it in our own loader, the compiled loop or the reason why it is slower on this machine."""
-    from loadstone.codecs import registry  # brings numba
+    """How our own loader decodes each codec on this machine: "compiled loop", or the reason why it is slower."""
+    from loadstone.codecs import registry  # imports numba
 
     return registry.decoders()
 
@@ -89,6 +90,9 @@ def examine_loader(name: str) -> dict[str, str | None]:
 
 
 def version(name: str, modules: tuple[str, ...]) -> str:
-    """The version of the package that provides the loader's first module; of this project if it needs no module."""
+    """The version of the package that provides the first of `modules`; of this project if there are none.
+
+    name: the loader, in whose environment the package is looked up.
+    """
     environment = interpreter.environment(name, modules)
     return environment.packages[environment.owners[modules[0]][0] if modules else "loadstone"]

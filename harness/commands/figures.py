@@ -16,9 +16,9 @@ from harness.records import cost, jsonl, training
 
 
 def figures(options: argparse.Namespace) -> None:
-    """Draws every grid in a results folder, and compares the papers' claims with its records.
+    """Draws all records of the results folder (see `to_read`), and compares the papers' claims with them.
 
-    For a folder of this checkout it also writes docs/results.md, whose tables come from the committed records.
+    For a folder below results/ it also writes docs/results.md, whose tables come from the committed records.
     """
     from analysis import results
 
@@ -32,7 +32,10 @@ def figures(options: argparse.Namespace) -> None:
 
 
 def draw(folder: Path, only: list[str] | None) -> None:
-    """Draws the grids of the data sets `only`, or of all data sets if that is None."""
+    """Draws the grids, training runs and cost curves of the data sets `only` (None: of all data sets of datasets.toml).
+
+    A grid is drawn if all data sets in its records are among `only`. Also writes the comparison with the papers' claims.
+    """
     from analysis.tables import claims
 
     out = console()

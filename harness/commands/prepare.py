@@ -1,4 +1,4 @@
-"""`prepare`: makes the data set and the store of every installed loader, without measuring."""
+"""`prepare`: makes the data set, and the stores of all installed loaders, without measuring."""
 
 import argparse
 
@@ -10,7 +10,7 @@ from harness.machine.lock import lock
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Generates the data set, or downloads the files that are missing; then converts it for every loader."""
+    """Generates the data set, or downloads its missing files; then converts it for every installed loader."""
     out = console()
     if options.project:
         from harness.data import download

@@ -13,11 +13,12 @@ from harness.records.conversion import Conversion
 
 
 def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: Console) -> list[Path]:
-    """Prints the tables, and writes tables and figures. Returns their paths and that of the records.
+    """Prints and writes the tables of a grid, and draws its figures.
 
-    grids: the same grid over each of the data sets.
+    grids: the same grid over each of the data sets `sets`. folder: the results folder with the records. Returns the
+    paths of the records, the tables and figures, and the folder of logs, if there is one.
     """
-    # They take a second to import; a mistake on the command line is reported before.
+    # These imports take a second; a mistake on the command line is to be reported before.
     from analysis.diversity import mixing
     from analysis.figures import kinds, scaling, style
     from analysis.tables import summary, text

@@ -7,7 +7,7 @@ from harness.commands.display import console
 
 
 def report(options: argparse.Namespace) -> None:
-    """Writes report.html into the folder, or into each committed folder if this machine has none."""
+    """Writes report.html into the results folder, or into each committed one if this machine has none."""
     from analysis.report import undrawn, write
 
     out = console()

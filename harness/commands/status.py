@@ -9,11 +9,11 @@ from harness.records import jsonl
 from harness.records.measurement import STATUSES, Measurement
 from harness.records.validate import KINDS
 
-NAMED = 3  # conditions listed for each doubt; the rest are counted
+NAMED = 3  # conditions listed for each doubt, at most; of the others only the number is printed
 
 
 def status(options: argparse.Namespace) -> None:
-    """Prints, for each file of measurements, how many rows have each outcome, and all doubts about them."""
+    """Prints, for each file of measurements, how many have each status, and all doubts about them."""
     from analysis.tables import doubts
 
     jsonl.existing(options.folder)

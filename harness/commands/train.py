@@ -21,7 +21,7 @@ ALL = "all"
 
 
 def train(options: argparse.Namespace) -> None:
-    """Trains the same models in every order from every seed, and draws their scores and losses."""
+    """Makes the missing training runs, one for each order and seed, and draws the scores and losses of all runs."""
     if options.seeds < 1:
         raise UserError(f"--seeds is {options.seeds}; it counts runs of each order, so at least 1.")
     if options.genes != ALL and not (options.genes.isdecimal() and int(options.genes)):
@@ -72,7 +72,7 @@ def needs() -> str | None:
 
 
 def tasks_of(dataset: Dataset, known: Sequence[str]) -> tuple[str, ...]:
-    """The known tasks that are columns of obs. UserError if there is none, or no column plate."""
+    """Those of `known` that are columns of obs. Raises UserError if there are none, or there is no column `plate`."""
     with h5py.File(dataset.paths[0]) as file:
         columns = set(file["obs"])
     tasks = tuple(task for task in known if task in columns)
@@ -85,7 +85,10 @@ def tasks_of(dataset: Dataset, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def publish(dataset: Dataset, folder: Path, genes: int | None = None) -> list[Path]:
-    """Writes the table and figures of the runs on this data set with `genes` genes (None: as in the last run)."""
+    """Writes the table and figures of the runs on this data set with `genes` genes (None: as many as in the last run).
+
+    Returns the paths of what was written.
+    """
     from analysis.figures import training as figures
     from analysis.figures.style import save
     from analysis.tables import training as tables

@@ -1,4 +1,4 @@
-"""The codec of all records: a frozen dataclass to one line of JSON, and back."""
+"""Encodes every record, which is a frozen dataclass, as one line of JSON, and decodes it."""
 
 import json
 from dataclasses import asdict, fields, is_dataclass
@@ -6,7 +6,11 @@ from typing import Any, ClassVar, Protocol
 
 
 class Record(Protocol):
-    """The fields of every record. `LATER`, if a kind has it, names fields that older lines lack; they become None."""
+    """What all kinds of records have in common.
+
+    A kind may have a class variable `LATER`: the names of fields that were added later. Such a field is None if a line
+    lacks it.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     provenance: dict[str, Any]
@@ -14,12 +18,12 @@ class Record(Protocol):
 
 
 def encode(record: Record) -> str:
-    """One line of JSON, without the line break. ValueError for a number that JSON cannot hold: nan or infinity."""
+    """The record as one line of JSON, without the line break. Raises ValueError for nan or infinity."""
     return json.dumps({f.name: getattr(record, f.name) for f in fields(record)}, default=_values, allow_nan=False)
 
 
 def decode[T: Record](kind: type[T], line: str) -> T:
-    """The record of a line; ValueError says what is wrong with the line."""
+    """The record that a line of JSON holds. Raises ValueError, or KeyError for a missing key, if it holds none."""
     values = json.loads(line)
     name = kind.__name__.lower()
     if not isinstance(values, dict):
@@ -39,7 +43,7 @@ def decode[T: Record](kind: type[T], line: str) -> T:
 
 
 def _values(value: Any) -> dict[str, Any]:
-    """The values of a field that is a dataclass."""
+    """A field's value that is a dataclass, as a dict that JSON can hold."""
     return value.to_dict() if hasattr(value, "to_dict") else asdict(value)
 
 

@@ -1,4 +1,4 @@
-"""The ceilings of a store, a line of ceilings.jsonl for each number of cores, and the throughput that they allow."""
+"""The ceilings of a store, and the throughput that they allow. ceilings.jsonl has a line for each number of cores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,11 +14,13 @@ FILE = "ceilings.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Ceiling:
-    """The rates of the machine with one store and a number of cores, without a loader; null is "not measured".
+    """The rates of the machine with one store on `cores` cores, without a loader.
 
-    storage: bytes/s by reader ("own", "own, huge pages", "fio") and mode, on all cores, with `piece_bytes` a read in
-    random order; decode_cells_per_s: chunks decompressed from memory (null: the store is not compressed);
-    copy_cells_per_s: by output, rows in memory copied into minibatches.
+    storage: bytes/s from the disk, by reader ("own", "own, huge pages", "fio") and mode ("random, O_DIRECT"); measured
+    on all cores, whatever `cores` is; None: not measured.
+    piece_bytes: bytes per read in the modes of random order.
+    decode_cells_per_s: the rate of decompressing chunks that are in memory; None: the store is not compressed.
+    copy_cells_per_s: the rate of copying rows that are in memory into minibatches, by output ("csr", "dense").
     """
 
     dataset: str
@@ -33,12 +35,12 @@ class Ceiling:
 
     @property
     def storage_bytes_per_s(self) -> float:
-        """The highest rate from the disk, by any reader in any mode."""
+        """The highest rate of reading from the disk, of all readers and modes, in bytes/s."""
         return max(rate for modes in self.storage.values() for rate in modes.values() if rate)
 
 
 class Roof(NamedTuple):
-    """cells_per_s: the lowest of the ceilings that apply to a row; binds: its name, "disk", "decode" or "copy"."""
+    """The lowest of the ceilings that apply to a measurement. binds: which one it is, "disk", "decode" or "copy"."""
 
     cells_per_s: float
     binds: str
@@ -50,10 +52,10 @@ def read(folder: Path) -> list[Ceiling]:
 
 
 def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
-    """The latest ceiling with the machine, data set, store and cores of the measurement; None if there is none.
+    """The latest ceiling with the machine, data set, store and cores of the measurement.
 
-    If only another store of the same cells was measured, its disk and copying rates are used, and the decoding rate is
-    unknown.
+    If there is none, the latest one of another store of the same data set, without its decoding rate; None if there is
+    none of those either.
     """
     cores = m.condition.cores or m.provenance.get("cores")
     wanted = (m.provenance.get("machine"), m.provenance.get("dataset_fingerprint"), cores)
@@ -68,9 +70,9 @@ def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
 
 
 def roof(m: Measurement, ceiling: Ceiling) -> Roof:
-    """The highest throughput that the machine allows, given the bytes per cell that this row's loader read from disk.
+    """The highest throughput that the machine allows, given the bytes per cell that the loader read from disk for `m`.
 
-    A loader that holds all cells in memory is limited by copying only: it reads and decodes them when it opens.
+    A loader that holds all cells in memory is limited by copying only: it reads and decodes the cells when it opens.
     """
     limits = {"copy": ceiling.copy_cells_per_s[m.condition.output]}
     if not loaders.holds_all(m.condition.loader):

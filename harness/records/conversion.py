@@ -8,7 +8,10 @@ FILE = "conversions.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """One conversion of a data set; null is "not measured". The data set's fingerprint is in the provenance."""
+    """One conversion of a data set into a loader's store, or the reason why it failed; None is "not measured".
+
+    The provenance holds the data set's fingerprint and the size of the store in bytes.
+    """
 
     dataset: str
     loader: str

@@ -1,4 +1,4 @@
-"""The cost of a cell by the number of cells handled at once: a line of laws.jsonl for each number."""
+"""The cost per cell of an operation, by the number of cells handled at once: a line of laws.jsonl for each number."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,15 +11,15 @@ PHASES = (
     "the same, ranked by polars",
     "blocks of 16 in buffers of 16,384, ranked compiled",
 )
-"""The phases of the law "ladder", by number: how SLAF's authors went from single cells to large pieces."""
+"""The five phases of the law "ladder", numbered from 0: how SLAF's authors went from single cells to large pieces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The cost of an operation by `method` on `size` cells at once.
+    """The cost per cell of an operation that is done with `method` on `size` cells at once.
 
-    law: the operation, "ranking", "shuffling", "reading" or "fitting"; or "ladder", with which `size` is the number of
-    a phase. us_per_cell: microseconds per cell, of each repeat.
+    law: the operation, "ranking", "shuffling", "reading" or "fitting"; or "ladder". For "ladder", `size` is the index
+    of the phase in PHASES, not a number of cells. us_per_cell: microseconds per cell, one value for each repeat.
     """
 
     dataset: str

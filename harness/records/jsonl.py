@@ -1,4 +1,4 @@
-"""Files of records: a line of JSON each, appended and never rewritten."""
+"""Files of records: each record is a line of JSON, which is appended and never rewritten."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,10 @@ def existing(folder: Path) -> Path:
 
 
 def read[T: Record](path: Path, kind: type[T] = Measurement) -> list[T]:
-    """All records of a file, in the order in which they were appended; [] if there is no file."""
+    """All records of a file, in the order in which they were appended; [] if there is no file.
+
+    Raises UserError for a line that is not a record of this kind.
+    """
     if not path.exists():
         return []
     records = []
@@ -32,7 +35,10 @@ def read[T: Record](path: Path, kind: type[T] = Measurement) -> list[T]:
 
 
 def append(path: Path, record: Record) -> None:
-    """Appends a line; once this returns, it survives a power cut. UserError on a full disk, with the file unchanged."""
+    """Appends the record as a line and syncs it to the disk, so that it survives a power cut.
+
+    Raises UserError if the line cannot be written, for example on a full disk; the file is then as before.
+    """
     line = (encode(record) + "\n").encode()
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:

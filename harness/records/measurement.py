@@ -12,12 +12,21 @@ COLD_AT_MOST = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """The window of one process under one condition, or the reason why there is none; null is "not measured", never 0.
+    """The window that was measured under one condition, or the reason why there is none; None is "not measured".
 
-    rows: cells delivered in `seconds`; windows: rows in each whole second; waiting_s: seconds of the window spent
-    waiting for the next minibatch; fetches: rows / the loader's fetch_rows; epochs: how many epochs began within the
-    window; resident_before, resident_after: share of the store in the page cache; marks: the contract's claims that
-    the loader does not keep, each with the reason. ValueError for an unknown status, or "ok" without a window.
+    repeat: the number of the measurement under this condition, from 0.
+    status: one of STATUSES; only "ok" has a window. reason: why the status is not "ok".
+    marks: the contract's claims that the loader does not keep, each with the reason.
+    rows: the number of cells delivered in the window of `seconds`.
+    windows: the number of rows in each whole second.
+    waiting_s: the seconds of the window that were spent waiting for the next minibatch.
+    epochs: the number of epochs that began within the window.
+    open_s, first_batch_s: the seconds that opening took, and then the first minibatch.
+    fetches: rows divided by the loader's fetch_rows.
+    cpu_s, disk_read_bytes: CPU time used and bytes read from the disk within the window.
+    resident_before, resident_after: the share of the store in the page cache before and after the measurement.
+
+    Raises ValueError for an unknown status, or for "ok" without rows, seconds or fetches.
     """
 
     LATER: ClassVar = ("waiting_s",)

@@ -1,4 +1,4 @@
-"""Recorded orders: the row ids of the first minibatches of an epoch, one file per condition."""
+"""Recorded orders: the row ids of the first minibatches of an epoch. Conditions with the same twin share a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +9,15 @@ from harness.condition import Condition
 
 
 def path(folder: Path, condition: Condition, fingerprint: str) -> Path:
-    """The file in a machine's folder for the order of a condition over the data set with this fingerprint."""
+    """The file for the order of a condition. folder: the results folder; fingerprint: that of the data set."""
     return folder / "orders" / f"{condition.twin.key}-{fingerprint}.npz"
 
 
 def save(path: Path, ids: Sequence[np.ndarray], fetch_rows: int) -> None:
-    """Writes the row ids of minibatches atomically.
+    """Writes the row ids of minibatches atomically, as an npz file.
 
-    The npz holds `rows` (all ids, one minibatch after another), `sizes` (of the minibatches) and `fetch_rows`.
+    The npz holds `rows` (all row ids, one minibatch after another), `sizes` (the number of rows of each minibatch) and
+    `fetch_rows` (the number of rows of a fetch).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial.npz")
@@ -26,6 +27,6 @@ def save(path: Path, ids: Sequence[np.ndarray], fetch_rows: int) -> None:
 
 
 def read(path: Path) -> tuple[list[np.ndarray], int]:
-    """The recorded minibatches, each an int64 array of row ids, and the rows of a fetch."""
+    """(the recorded minibatches, each an int64 array of row ids; the number of rows of a fetch)."""
     with np.load(path) as file:
         return np.split(file["rows"], np.cumsum(file["sizes"])[:-1]), int(file["fetch_rows"])

@@ -1,4 +1,4 @@
-"""Training runs: a line of training.jsonl each, and a file with the losses of each run."""
+"""Training runs: each has a line of training.jsonl, and a file with its losses."""
 
 import hashlib
 import json
@@ -17,9 +17,11 @@ ARMS = ("random", "block", "stream", "stream-buffer", "block-weighted", "true-we
 class Run:
     """One epoch of training in one order, from one seed.
 
-    seconds: of training alone, over all `minibatches`; scores: by head ("linear drug") and test set ("iid": cells
-    held out of the training plates, "plate": cells of the last plate), macro_f1 over the classes that occur or are
-    predicted, and accuracy.
+    arm: the order, one of ARMS. genes: the number of genes that the models see.
+    seconds: the time of training alone, for all `minibatches` of the epoch.
+    scores: by head (model and task, as in "linear drug"), test set and score. The test sets are "iid" (cells held out
+    of the training plates) and "plate" (cells of the last plate). The scores are "macro_f1" (over the classes that
+    occur or are predicted) and "accuracy".
     """
 
     dataset: str
@@ -42,20 +44,23 @@ class Run:
 
 
 def key_of(fingerprint: str, arm: str, seed: int, *settings: float) -> str:
-    """12 hex digits that identify a run: a hash of everything that determines its result."""
+    """12 hex digits that identify a run: a hash of the arguments, which determine its result.
+
+    fingerprint: that of the data set. settings: genes, batch size, fetch factor and learning rate, in this order.
+    """
     return hashlib.sha256(json.dumps([Run.schema, fingerprint, arm, seed, *settings]).encode()).hexdigest()[:12]
 
 
 def curve_path(folder: Path, key: str) -> Path:
-    """The file in a machine's folder for the log of a run.
+    """The file for the log of the run with this key. folder: the results folder.
 
-    It is an npz: "losses" float32 (minibatches, heads) in nats; "heads", their names; and "plates" int16
-    (minibatches,), the plate of most cells of each minibatch.
+    The log is an npz with three arrays: "losses", float32 (minibatches, heads), in nats; "heads", the names of the
+    heads; and "plates", int16 (minibatches,), the most frequent plate of each minibatch.
     """
     return folder / "training" / f"{key}.npz"
 
 
 def curve_of(folder: Path, run: Run) -> dict[str, np.ndarray]:
-    """The log of a run: see `curve_path`."""
+    """The arrays of a run's log by name, as listed at `curve_path`."""
     with np.load(curve_path(folder, run.key)) as file:
         return dict(file)

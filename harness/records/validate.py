@@ -12,18 +12,18 @@ from harness.records.cost import Cost
 from harness.records.measurement import COLD_AT_MOST, Measurement
 from harness.records.training import Run
 
-CPU_SLACK = 1.02  # CPU time and wall-clock time are read one after the other
+CPU_SLACK = 1.02  # tolerated factor: CPU time and wall-clock time are not read at the same instant
 CPU_SLACK_S = 0.1
-ABOVE = 1.5  # times the ceiling, which was not measured at the same time as the row
+ABOVE = 1.5  # tolerated factor above a ceiling, which was not measured at the same time as the row
 CLOCKS_APART = timedelta(days=1)  # the clocks of two machines may differ
 KINDS = {conversion.FILE: Conversion, ceiling.FILE: Ceiling, training.FILE: Run, cost.FILE: Cost}
-"""File name: kind of its records. All other files hold measurements."""
+"""The kind of the records in each file, by file name. All other files hold measurements."""
 
 
 def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
-    """(file, line, reason) for everything that is wrong with the records below the folder.
+    """(file, line number from 1, reason) for every reason why a record below the folder cannot be true.
 
-    UserError for a line that is not a record, or if there are no records.
+    Raises UserError for a line that is not a record, or if there is no file of records.
     """
     paths = sorted(folder.rglob("*.jsonl"))
     if not paths:
@@ -48,7 +48,7 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
 
 
 def of_measurement(m: Measurement) -> list[str]:
-    """The reasons why one row cannot be true."""
+    """The reasons why one measurement cannot be true."""
     if m.status != "ok":
         of_window = ("rows", "seconds", "windows", "fetches")
         reasons = [f"it is {m.status}, and yet has {name}" for name in of_window if getattr(m, name)]
@@ -78,7 +78,7 @@ def of_measurement(m: Measurement) -> list[str]:
 
 
 def under(m: Measurement, ceilings: Sequence[Ceiling]) -> list[str]:
-    """The reason why a row cannot be true if it is faster than its machine can read, decode or copy; else nothing."""
+    """A list with the reason if a measurement is faster than its machine can read, decode or copy; else []."""
     limits = ceiling.ceiling_of(m, ceilings) if m.status == "ok" else None
     if limits is None:
         return []

@@ -14,12 +14,12 @@ from harness.run.process import spawn
 from harness.run.provenance import of_store, provenance
 from harness.run.stores import store_files, store_path
 
-PASSES = 5  # the best one counts: other work on the machine slows the others
+PASSES = 5  # over the disk; the fastest counts, because other work on the machine slows the others
 SECONDS = 2.0  # for each measurement of decoding or copying
 
 
 def with_ceilings(names: Sequence[str]) -> list[str]:
-    """One of the named loaders for each store whose decoding and copying can be measured without a loader."""
+    """The first of the named loaders for each store, of those that are installed and whose adapter has `ceiling`."""
     stores = {}
     for name in names:
         adapter = loaders.get(name)
@@ -29,7 +29,10 @@ def with_ceilings(names: Sequence[str]) -> list[str]:
 
 
 def measure(dataset: Dataset, loader: str, say: Callable[[str], None]) -> list[Ceiling]:
-    """The ceilings of a loader's store on one core and on all cores. UserError if they cannot be measured."""
+    """The ceilings of a loader's store: one record for one core, and one for all cores, if there are more.
+
+    `say` is called with the name of each step. Raises UserError if the ceilings cannot be measured.
+    """
     files = store_files(dataset, loader)
     facts = provenance(loader, dataset) | of_store(files)
     rates_by_cores = {cores: _in_memory(dataset, loader, cores, say) for cores in sorted({1, host.available_cores()})}
@@ -50,7 +53,7 @@ def measure(dataset: Dataset, loader: str, say: Callable[[str], None]) -> list[C
 
 
 def _in_memory(dataset: Dataset, loader: str, cores: int, say: Callable[[str], None]) -> Rates:
-    """The rates of decoding and copying: the answer of the loader's `ceiling` in a fresh worker."""
+    """The rates of decoding and copying, as the adapter's `ceiling` measures them in a fresh worker."""
     say(f"decoding and copying, cores {cores}")
     job = Job(
         task="ceiling", loader=loader, adapter=loaders.NAMES[loader], dataset=dataset,
@@ -65,8 +68,11 @@ def _in_memory(dataset: Dataset, loader: str, cores: int, say: Callable[[str], N
 def _disk(
     files: Sequence[Path], piece_bytes: int, facts: dict[str, Any], say: Callable[[str], None]
 ) -> tuple[int, dict[str, dict[str, float | None]]]:
-    """(bytes per random read, bytes/s by reader and mode: the best of the passes). Adds fio's version and the method of
-    emptying the page cache to `facts`."""
+    """Measures the disk: (bytes per random read, bytes/s by reader and mode).
+
+    A random read has `piece_bytes`, rounded up to whole pages, but no more than the largest file. A rate is that of the
+    fastest pass; None if it cannot be measured. Adds fio's version and the method of emptying the page cache to `facts`.
+    """
     from harness.machine import disk  # imports numba
 
     most = max(file.stat().st_size for file in files) // disk.PAGE * disk.PAGE

@@ -13,11 +13,13 @@ BROKEN = "another of the processes did not begin its window"
 
 
 def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn) -> Outcome:
-    """The outcome of `job.condition.processes` workers that begin once all of them have opened.
+    """Runs `job.condition.processes` workers, which begin to measure once all have opened, and joins their outcomes.
 
-    rows are the sum over all workers; seconds are from the beginning of the first window to the end of the last. The
-    resulting rate is less than the sum of the workers' rates if they do not all deliver during all of that time. open_s
-    and first_batch_s are of the slowest worker. If one worker fails, the outcome is its failure.
+    In the joint window, the fields SUMMED are sums over all workers, and the fields LONGEST are the largest of any
+    worker. `seconds` is the time from the beginning of the first worker's window to the end of the last worker's. The
+    joint rate is therefore less than the sum of the workers' rates if not all workers deliver during all of that time.
+    Each worker has its own seed; only the first reports progress and records its order. If a worker fails, the outcome
+    is its failure.
     """
     condition = job.condition
     if condition.cache == "bounded":

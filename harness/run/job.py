@@ -14,11 +14,13 @@ from harness.data.dataset import Dataset
 class Job:
     """One task of a worker, with all its inputs.
 
-    task: "convert" writes a loader's store; "ceiling" decodes and copies it without a loader; "measure" opens the
-    loader and measures a window; "weigh" measures how much memory the loader holds.
-    adapter: "module:Class" of the loader, so that the worker can use one that only this process has registered.
-    store: the folder of the loader's store. condition, timing, files (of the store, absolute): for measure and weigh.
-    order_path: the file in which to record the order; None: not recorded. cores, seconds: for ceiling.
+    task: "convert" writes the loader's store; "ceiling" decodes and copies the store without a loader; "measure" opens
+    the loader and measures a window; "weigh" measures how much memory the loader holds.
+    adapter: "module:Class", so that the worker can use an adapter that only the parent process has registered.
+    store: the folder of the loader's store.
+    condition, timing, files: only for "measure" and "weigh"; files are the absolute paths that the loader reads.
+    order_path: only for "measure"; the file in which to record the order (None: it is not recorded).
+    cores, seconds: only for "ceiling"; the number of cores to use, and the duration of each of its measurements.
     """
 
     task: Literal["convert", "ceiling", "measure", "weigh"]
@@ -56,9 +58,10 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """The answer to "measure": the fields of a Measurement that the worker fills.
+    """The answer to "measure": the fields of a Measurement that the worker fills in, and edges_s.
 
-    edges_s: the clock at the window's first and last edge; all processes of a machine share the clock.
+    edges_s: time.perf_counter() at the beginning and at the end of the window; all processes of a machine share this
+    clock.
     """
 
     rows: int
@@ -78,7 +81,7 @@ class Window:
 
 @dataclass(frozen=True, kw_only=True)
 class Converted:
-    """The answer to "convert"."""
+    """The answer to "convert": how long the conversion took, and the peak memory of the worker."""
 
     seconds: float
     peak_rss_bytes: int | None
@@ -86,7 +89,7 @@ class Converted:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """The answer to "ceiling": see `loaders.protocol.Loader.ceiling`."""
+    """The answer to "ceiling", described at `loaders.protocol.Loader.ceiling`."""
 
     decode_cells_per_s: float | None
     copy_cells_per_s: dict[str, float]
@@ -95,7 +98,7 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """The answer to "weigh": the most bytes that the worker held."""
+    """The answer to "weigh": the most bytes of memory that the worker and its children held at one time."""
 
     held_bytes: int
 
@@ -108,9 +111,11 @@ Answer = Window | Converted | Rates | Held
 class Outcome:
     """How a worker ended.
 
-    reason: why it is not ok; if it is ok, what went wrong after its answer. answer: only if it is ok. errno: the
-    system's error number if an OSError ended the task (0 if it had none). out_of_memory: whether the memory limit
-    killed the worker. log: its standard error.
+    reason: why the status is not "ok"; with "ok", what went wrong after the answer was sent (None: nothing).
+    answer: None unless the status is "ok".
+    errno: the error number of the OSError that ended the task (0 if that error has no number; None: no OSError).
+    out_of_memory: whether the memory limit killed the worker or a process that it started.
+    log: what the worker wrote to standard error.
     """
 
     status: Literal["ok", "skipped", "failed", "timeout"]
@@ -122,13 +127,13 @@ class Outcome:
 
     @classmethod
     def of_message(cls, task: str, message: Mapping[str, Any]) -> "Outcome":
-        """The outcome that a worker sent. The task determines the type of `answer`."""
+        """The outcome in a worker's message, as `message` writes it. The task determines the type of `answer`."""
         answer = message["answer"]
         return cls(**message | {"answer": ANSWERS[task](**answer) if answer is not None else None})
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
-    """The message that `Outcome.of_message` reads, in values that JSON can hold."""
+    """The outcome without `out_of_memory` and `log`, in values that JSON can hold; `Outcome.of_message` reads it."""
     return {
         "status": outcome.status,
         "reason": outcome.reason,

@@ -1,4 +1,4 @@
-"""The clock of all measurements: consumes minibatches and measures one window."""
+"""The timed loop of all measurements: consumes minibatches, and measures a part of that time, the window."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from harness.condition import Timing
 
-TOUCH_STEP_BYTES = 4096  # a memory page; a page that is not touched may not have been read
+TOUCH_STEP_BYTES = 4096  # a memory page; lazily loaded pages are read only when they are touched
 
 
 class Batches(Protocol):
@@ -23,10 +23,14 @@ class Batches(Protocol):
 class Trace:
     """One window, from the arrival of one batch (the first edge) to that of another (the last edge).
 
-    rows: cells delivered after the first edge, up to and including the batch at the last edge; seconds: between the
-    edges; windows: the rows of each whole second, for diagnosis; waiting_s: the part of `seconds` spent waiting for the
-    next batch; first_batch_s: from requesting the first epoch to its first batch; epochs: how many epochs began within
-    the window; start_s: the clock at the first edge; begun, ended: the results of `probe` at the two edges.
+    rows: the number of cells delivered after the first edge, up to and including the batch at the last edge.
+    seconds: the time between the edges.
+    windows: the number of rows delivered in each whole second of the window, for diagnosis.
+    waiting_s: the part of `seconds` that was spent waiting for the next batch.
+    first_batch_s: the time from requesting the first epoch to the arrival of its first batch.
+    epochs: the number of epochs that began within the window.
+    start_s: the clock at the first edge.
+    begun, ended: the results of `probe` at the first and the last edge.
     """
 
     rows: int
@@ -55,19 +59,26 @@ def measure(
 ) -> Trace:
     """Consumes epoch after epoch: a warm-up, then a window of whole fetches.
 
-    Both edges of the window are arrivals of the first batch of a fetch. A loader that fetches many batches at once
-    delivers them in bursts. With edges elsewhere, the window could count a burst that was read before it began, or
-    include the time of a burst that it does not count. The window is therefore at least `timing.measure_s` long and
-    at most one fetch longer. If a fetch takes longer than that, the window is one fetch.
+    The window begins and ends when the first batch of a fetch arrives (its edges). A loader that fetches many batches
+    at once delivers them in bursts. With edges elsewhere, the window could count a burst that was read before the
+    window began, or include the time of a burst that it does not count. The window ends at the first edge after
+    `timing.measure_s`, so that it is longer than that by at most about one fetch.
 
     The very first batch is not an edge, because it may arrive before the rest of its fetch has been read. Both edges
-    belong to fetches of full length: the last fetch of an epoch may be short, and a window
-    that began with it would count too few or too many rows for its time.
+    belong to fetches of full length: the last fetch of an epoch may be short, and a window that began with it would
+    count too few or too many rows for its time.
 
-    epoch_rows: cells of an epoch. period_rows: rows after which the arrivals repeat (the loader's fetch_rows times its
-    processes). first_epoch: the number of the first epoch. consumer_s: seconds for which an emulated consumer holds
-    each batch without using the CPU, as an accelerator does. Raises ValueError for an epoch without a batch, or a clock
-    that goes back.
+    clock: returns the time in seconds.
+    epoch_rows: the number of cells in an epoch.
+    period_rows: the number of rows in one burst: the loader's fetch_rows times the number of its worker processes
+    (None: fetch_rows).
+    first_epoch: the index of the first epoch.
+    consumer_s: seconds for which an emulated consumer holds each batch without using the CPU, as an accelerator does.
+    sleep: emulates the consumer.
+    probe: called at both edges; its results are returned as `begun` and `ended`.
+    progress(phase, rows so far, seconds so far) is called after each batch.
+
+    Raises ValueError for an epoch without a batch, or a clock that goes back.
     """
     period = period_rows or loader.fetch_rows
     start = clock()
@@ -121,7 +132,8 @@ def measure(
 
 
 def touch(batch: Any) -> int:
-    """Reads a value from every page of the batch, so that lazily loaded data is read; returns the number of rows."""
+    """Reads a value from every memory page of the batch, so that lazily loaded data is read. Returns the number of
+    rows."""
     x = batch.x
     for part in (x.data, x.indices, x.indptr) if hasattr(x, "indptr") else (x.reshape(-1),):
         step = max(1, TOUCH_STEP_BYTES // part.itemsize)

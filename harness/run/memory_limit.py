@@ -13,10 +13,11 @@ from harness.run.process import Pause, Progress, Spawn
 def spawn_bounded(
     job: Job, files: Sequence[Path], timeout_s: float, progress: Progress, spawn: Spawn
 ) -> tuple[Outcome, dict[str, Any] | None]:
-    """(the outcome of a worker with limited memory, a description of the limit or None if there was none).
+    """Runs a worker with limited memory. Returns (its outcome, a description of the limit; None if none was set).
 
-    The limit is the memory that the worker holds once its buffers are full, plus the condition's share of the store's
-    files. A worker that needs more is run again without a limit, to measure how much.
+    The limit is the memory that the worker holds once its buffers are full, plus `memory_fraction` (of the condition)
+    of the size of `files`. If the limit kills the worker, another worker runs the job without a limit, to measure how
+    much memory it needs. spawn: gives a job to a worker.
     """
     condition = job.condition
     cache_bytes = int(condition.memory_fraction * sum(file.stat().st_size for file in files))

@@ -20,14 +20,15 @@ from harness.run.job import Job, Outcome
 EXIT_S = 60.0  # for a worker to exit after it has closed its output
 
 Progress = Callable[[str, int, float], None]
-"""Receives a worker's progress: phase, cells, seconds."""
+"""Called with a worker's progress: (name of the phase, cells so far, seconds so far)."""
 
 
 class Pause(NamedTuple):
-    """For a worker that waits before it measures.
+    """What the parent does while a worker waits before it measures.
 
-    begin: called with the bytes that the worker holds once it is ready. The worker goes on when `begin` returns; an
-    OSError from it ends the worker. group: the control group that the worker is put into.
+    begin: called once the worker is ready, with the number of bytes of memory that the worker holds. The worker goes on
+    when `begin` returns; if `begin` raises OSError, the worker is killed.
+    group: the control group into which the worker is put before it receives its job (None: no group).
     """
 
     begin: Callable[[int], None]
@@ -45,10 +46,11 @@ class Spawn(Protocol):
 def spawn(
     job: Job, cores: int | None, timeout_s: float | None, progress: Progress, pause: Pause | None = None
 ) -> Outcome:
-    """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" if it sent none.
+    """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" if the worker sent none.
 
-    An outcome that was received stays as it is: a later error only becomes its `reason`. cores: the size of the thread
-    pools of the libraries that the worker imports (None: all cores).
+    An error after the worker sent its outcome does not change the status; it only becomes the `reason`. cores: the size
+    of the thread pools of the libraries that the worker imports (None: all cores). timeout_s: seconds after which the
+    worker is killed (None: never). pause: for a worker that waits before it measures.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     outcome, trouble = None, None
@@ -113,7 +115,7 @@ def _send(worker: subprocess.Popen, line: str, last: bool) -> None:
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
-    """A message of the worker's protocol; None for anything else."""
+    """The message in a line of the worker's output; None if the line is not of the worker's protocol."""
     try:
         message = json.loads(line)
     except ValueError:  # not JSON, or not even text
@@ -123,7 +125,10 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
-    """Complete lines from a pipe as they arrive; TimeoutError once the deadline has passed."""
+    """Complete lines from a pipe as they arrive, until it is closed; TimeoutError if the deadline passes before.
+
+    deadline: a value of time.monotonic() (None: no deadline).
+    """
     partial = b""
     while True:
         remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -138,7 +143,7 @@ def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
 
 
 def death(status: int | None, log: str) -> str:
-    """The reason why a worker ended without an outcome."""
+    """Why a worker ended without an outcome. status: its exit code, as Popen.poll returns it; log: its standard error."""
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "it wrote no message")
     if status is None:
         return "the worker closed its output and did not end"

@@ -14,7 +14,11 @@ RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy"
 
 
 def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[str, Any]:
-    """Machine, time, commit, and the versions of the packages that the loader needs; no user name, address or path."""
+    """Machine, time, commit, and the versions of RECORDED_PACKAGES and of the packages that the loader needs.
+
+    Contains no user name, address or path. cores: the size of the thread pools (None: all cores). Facts about the files
+    of the store are None here; `of_store` has them.
+    """
     commit, dirty = git.state()
     environment = interpreter.environment(loader, loaders.get(loader).imports)
     wanted = sorted({*RECORDED_PACKAGES, *chain.from_iterable(environment.owners.values())})
@@ -35,7 +39,7 @@ def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[
 
 
 def of_store(files: Sequence[Path]) -> dict[str, Any]:
-    """The part of the provenance that describes the store's files and their disk."""
+    """The part of the provenance that describes the store's files (their total size) and the disk they are on."""
     return {
         "store_bytes": sum(file.stat().st_size for file in files),
         "filesystem": host.filesystem(files[0]),

@@ -25,7 +25,7 @@ from harness.run.stores import store_files, store_path
 
 
 class Task(NamedTuple):
-    """One measurement to make."""
+    """One measurement to make. repeat: its number, from 0."""
 
     condition: Condition
     repeat: int
@@ -44,9 +44,13 @@ class Display(Protocol):
 def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: int, retry: bool) -> list[Task]:
     """The missing measurements, in the order in which to make them.
 
-    Repeats are the outer loop, and the conditions are shuffled inside it, so that drift affects all equally. A row
-    counts as done if it is of these files with this timing; with `retry`, only if it is ok. A row of uncommitted code
-    is measured again once the code is committed, and a row of a loader that was not installed once it is installed.
+    Repeats are the outer loop, and the conditions are shuffled inside it, so that a drift of the machine's speed affects
+    all conditions equally. A measurement is not made again if `done` has it with the grid's timing and the fingerprint
+    of this data set; with `retry`, only if its status is "ok". What was measured with uncommitted code is measured
+    again once the code is committed. What was skipped because a loader was not installed is measured once it is
+    installed.
+
+    repeats: the number of measurements per condition.
     """
     _, dirty = git.state()
     completed = {
@@ -75,10 +79,10 @@ def run(
     display: Display,
     spawn: Spawn = spawn,
 ) -> None:
-    """Measures the tasks one after another, appending each to `path` before the next begins.
+    """Makes the measurements one after another, and appends each to the file `path` before the next begins.
 
-    storeless: the loaders whose store could not be made, with the reasons. spawn: gives a job to a worker.
-    UserError if the files of the data set are replaced meanwhile.
+    storeless: the reason for each loader whose store could not be made. spawn: gives a job to a worker. Raises UserError
+    if the files of the data set are replaced between two measurements.
     """
     before = stamps(dataset.paths)
     for task in tasks:
@@ -102,7 +106,11 @@ def measure_one(
     display: Display,
     spawn: Spawn = spawn,
 ) -> Measurement:
-    """Makes one row. The page cache is emptied before the worker starts, because pages mapped by a process stay."""
+    """Makes one measurement; a condition that cannot be measured gives a Measurement with the reason.
+
+    The page cache is emptied (or, for "warm", filled) before the worker starts, because pages that a process has mapped
+    cannot be evicted. folder: where logs and recorded orders are written. storeless, spawn: as for `run`.
+    """
     condition = task.condition
     row: dict[str, Any] = {
         "condition": condition,
@@ -164,10 +172,11 @@ def measure_one(
 
 
 def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> Path | None:
-    """The file in which this measurement records its order; None if it does not record it.
+    """The file in which this measurement records the order of its cells; None if it does not record the order.
 
-    The first repeat replaces an existing file, so that the order is of the current code. If the grid contains the
-    condition's twin, which has the same order, the twin records it instead.
+    The first repeat replaces an existing file, so that the recorded order is that of the current code; later repeats
+    record only if there is no file. If the grid contains the condition's twin (see `Condition.twin`), which has the
+    same order, only the twin records it.
     """
     condition = task.condition
     path = orders.path(folder, condition, dataset.fingerprint)
@@ -178,7 +187,7 @@ def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> P
 
 
 def stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
-    """For each file its inode, size and modification time, to notice changes; None for a file that does not exist."""
+    """(inode, size, modification time) of each file, to notice changes; None for a file that does not exist."""
     return [(s.st_ino, s.st_size, s.st_mtime_ns) if (s := _stat(file)) else None for file in files]
 
 

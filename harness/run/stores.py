@@ -20,22 +20,23 @@ STORES = DATA / "stores"
 
 
 def store_path(dataset: Dataset, loader: str) -> Path:
-    """The path of the loader's store of these files, which may not exist yet."""
+    """The folder for the loader's store of this data set. It may not exist; a loader of h5ad files has none."""
     adapter = loaders.get(loader)
     return STORES / f"{dataset.name}-{dataset.fingerprint}" / adapter.store.replace("/", "-")
 
 
 def store_files(dataset: Dataset, loader: str) -> list[Path]:
-    """The files that the loader reads: those of the data set, or of its store."""
+    """The files that the loader reads: the h5ad files of the data set, or all files of the loader's store."""
     if loaders.get(loader).store == UNCONVERTED:
         return list(dataset.paths)
     return sorted(path for path in store_path(dataset, loader).rglob("*") if path.is_file())
 
 
 def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> Conversion | None:
-    """Converts the data set for the loader in a worker; None if the store exists or is not needed.
+    """Converts the data set into the loader's store, in a worker, and returns the record of the conversion.
 
-    A conversion that fails leaves no files behind. UserError if the disk is full.
+    Returns None, without converting, if the store exists or the loader needs none. `progress` is called with the number
+    of cells done so far. A conversion that fails leaves no files behind. Raises UserError if the disk is full.
     """
     adapter = loaders.get(loader)
     path = store_path(dataset, loader)

@@ -3,7 +3,8 @@
     python -m harness.run.worker < job
 
 It imports one adapter, and may run in the Python of another environment. If its memory is to be limited, or several
-workers are measured at the same time, it reports that it is ready and how many bytes it holds, and waits for a line.
+workers are measured at the same time, it reports that it is ready and how many bytes of memory it holds, and waits for
+a line on standard input before it measures.
 """
 
 import json
@@ -24,8 +25,8 @@ from harness.run.job import Converted, Held, Job, Outcome, Rates, Window, messag
 from harness.run.measure import measure, touch
 from loaders.protocol import Incompatible
 
-PROGRESS_S = 0.5
-ORDER_BATCHES = 512
+PROGRESS_S = 0.5  # between two messages of progress, at least
+ORDER_BATCHES = 512  # minibatches after which no further fetch of an order is recorded
 SAMPLE_S = 0.1  # between two samples of the memory in use
 
 Send = Callable[[dict[str, Any]], None]
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 def run(job: Job, send: Send) -> Outcome:
-    """Does the task of the job. Whatever a library raises becomes the outcome's reason."""
+    """Does the task of the job and returns its outcome. An exception of a library becomes the outcome's `reason`."""
     task = {"convert": convert, "ceiling": ceiling, "weigh": weigh, "measure": measure_window}[job.task]
     try:
         return Outcome(status="ok", answer=task(job, send))
@@ -59,7 +60,7 @@ def run(job: Job, send: Send) -> Outcome:
 
 
 def convert(job: Job, send: Send) -> Converted:
-    """Writes the loader's store into the empty folder `store`."""
+    """Writes the loader's store into `job.store`, which is an empty folder."""
     start = time.perf_counter()
 
     def progress(cells: int) -> None:
@@ -71,7 +72,7 @@ def convert(job: Job, send: Send) -> Converted:
 
 
 def ceiling(job: Job, send: Send) -> Rates:
-    """The rates that decoding and copying alone would allow, as the loader's adapter measures them."""
+    """The rates of decoding alone and of copying alone, as the loader's adapter measures them on `job.cores` cores."""
     limit_cores(job.cores)
     return Rates(**loaders.load(job.adapter).ceiling(job.dataset, job.store, job.seconds))
 
@@ -129,7 +130,7 @@ def measure_window(job: Job, send: Send) -> Window:
 
 
 def weigh(job: Job, send: Send) -> Held:
-    """Reads for as long as a measurement would take, without a memory limit."""
+    """Reads for as long as a measurement would take, without a memory limit; returns the most memory held."""
     timing = job.timing
     loader, _ = open_loader(job, send)
     try:
@@ -140,7 +141,10 @@ def weigh(job: Job, send: Send) -> Held:
 
 
 def open_loader(job: Job, send: Send) -> tuple[Any, float]:
-    """(the loader without row ids, limited to the condition's cores; the seconds that opening took)."""
+    """Opens the loader, without row ids, after limiting this process to the condition's cores.
+
+    Returns (the open loader, the seconds that opening took).
+    """
     if job.condition.cores:
         limit_cores(job.condition.cores)
     send({"phase": "open", "rows": 0, "seconds": 0.0})
@@ -151,15 +155,18 @@ def open_loader(job: Job, send: Send) -> tuple[Any, float]:
 
 
 def limit_cores(cores: int) -> None:
-    """Limits this process to `cores` of its cores; Incompatible if it has fewer."""
+    """Limits this process to `cores` of the cores that it may use. Raises Incompatible if those are fewer."""
     if cores > host.available_cores():
         raise Incompatible(f"it needs {cores} cores, and {host.available_cores()} are available")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def held_at_most(loader: Any, files: Sequence[str], enough: Callable[[int, float], bool]) -> int:
-    """The most bytes that this process and its children held while they read the first epoch until
-    `enough(rows, seconds)`; mapped pages of the store's files are not counted."""
+    """The most bytes of memory that this process and its children held while reading epoch 0.
+
+    Reading stops at the end of the epoch, or once `enough(rows so far, seconds so far)` is true. Memory is sampled every
+    SAMPLE_S and at the end; mapped pages of `files` are not counted.
+    """
     start = sampled = time.monotonic()
     most, rows = 0, 0
     for batch in loader.epoch(0):
@@ -173,7 +180,7 @@ def held_at_most(loader: Any, files: Sequence[str], enough: Callable[[int, float
 
 
 def record_order(job: Job, send: Send) -> None:
-    """Opens the loader again, with row ids, and saves those of the first minibatches of an epoch."""
+    """Opens the loader again, with row ids, and saves the row ids of the first minibatches of epoch 0."""
     send({"phase": "order", "rows": 0, "seconds": 0.0})
     loader = loaders.load(job.adapter).open(job.dataset, job.store, job.condition, rows=True)
     try:
@@ -184,10 +191,11 @@ def record_order(job: Job, send: Send) -> None:
 
 
 def first_batches(batches: Iterator[Any], fetch_rows: int, seconds: float) -> list[np.ndarray]:
-    """Row ids of an epoch's first minibatches: those of the whole fetches that begin within `seconds`, or within 512
-    minibatches.
+    """The row ids of an epoch's first minibatches: an int64 array for each minibatch.
 
-    Minibatches of one fetch are drawn from the same blocks, so that half a fetch would misrepresent its diversity.
+    Stops at the end of a fetch, once `seconds` have passed or there are 512 minibatches, whichever is first. Only whole
+    fetches are recorded, because the minibatches of a fetch share its blocks: half a fetch would misrepresent the
+    diversity.
     """
     stop = time.monotonic() + seconds
     ids, rows = [], 0
@@ -202,7 +210,10 @@ def first_batches(batches: Iterator[Any], fetch_rows: int, seconds: float) -> li
 
 
 def _private_output() -> Send:
-    """Reserves standard output for the protocol: redirects the output of libraries to standard error."""
+    """Redirects standard output to standard error, so that libraries cannot write into the protocol.
+
+    Returns the function that sends a message on the original standard output.
+    """
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -213,7 +224,10 @@ def _private_output() -> Send:
 
 
 def _errno(error: BaseException | None) -> int | None:
-    """The system's error number, from the error or its causes; 0 for an OSError without a number, as h5py raises."""
+    """The error number of the first OSError among the error and its causes; None if there is no OSError.
+
+    It is 0 for an OSError without a number, as h5py raises.
+    """
     while error is not None:
         if isinstance(error, OSError):
             return error.errno or 0
