@@ -23,9 +23,9 @@ class Condition:
     processes: the number of processes that measure at the same time, each with its own loader and order; their rows are
     added up.
     cores: the number of cores to which CPU affinity and every thread pool are limited (None: all cores).
-    cache: "cold" begins with none of the store in the page cache, "warm" with all of it. "bounded" begins with none, and
-    limits the page cache to the share `memory_fraction` of the store (default: a quarter); the memory of the process
-    itself comes on top.
+    cache: "cold" begins with none of the store in the page cache, "warm" with all of it. "bounded" begins with none,
+    and limits the page cache to the share `memory_fraction` of the store (default: a quarter); the memory of the
+    process itself comes on top.
     consumer_ms: milliseconds for which an emulated consumer holds each minibatch.
     knobs: (name, value) of the loader's own parameters that are set, sorted by name; the others keep their defaults.
     """
@@ -72,7 +72,7 @@ class Condition:
 
     @property
     def twin(self) -> "Condition":
-        """This condition, but with CSR output, a cold cache, one process and no consumer. Its order of cells is the same."""
+        """This condition with CSR output, a cold cache, one process and no consumer. Its order of cells is the same."""
         return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0, processes=1)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Condition:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Condition":
-        """The inverse of `to_dict`. Raises ValueError for an invalid value, or a key that is not the hash of the fields."""
+        """The inverse of `to_dict`. Raises ValueError for an invalid value, or a `key` that does not fit the fields."""
         values = dict(values)
         key = values.pop("key")
         condition = cls(**{**values, "knobs": tuple(values.get("knobs", {}).items())})

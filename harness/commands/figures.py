@@ -34,7 +34,8 @@ def figures(options: argparse.Namespace) -> None:
 def draw(folder: Path, only: list[str] | None) -> None:
     """Draws the grids, training runs and cost curves of the data sets `only` (None: of all data sets of datasets.toml).
 
-    A grid is drawn if all data sets in its records are among `only`. Also writes the comparison with the papers' claims.
+    A grid is drawn if all data sets in its records are among `only`. Also writes the comparison with the papers'
+    claims.
     """
     from analysis.tables import claims
 

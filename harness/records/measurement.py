@@ -21,7 +21,8 @@ class Measurement:
     windows: the number of rows in each whole second.
     waiting_s: the seconds of the window that were spent waiting for the next minibatch.
     epochs: the number of epochs that began within the window.
-    open_s, first_batch_s: the seconds that opening took, and then the first minibatch.
+    open_s: the seconds that opening the loader took. first_batch_s: those from requesting the first epoch to its first
+    minibatch.
     fetches: rows divided by the loader's fetch_rows.
     cpu_s, disk_read_bytes: CPU time used and bytes read from the disk within the window.
     resident_before, resident_after: the share of the store in the page cache before and after the measurement.

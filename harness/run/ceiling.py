@@ -71,7 +71,8 @@ def _disk(
     """Measures the disk: (bytes per random read, bytes/s by reader and mode).
 
     A random read has `piece_bytes`, rounded up to whole pages, but no more than the largest file. A rate is that of the
-    fastest pass; None if it cannot be measured. Adds fio's version and the method of emptying the page cache to `facts`.
+    fastest pass; None if it cannot be measured. Adds fio's version and the method of emptying the page cache to
+    `facts`.
     """
     from harness.machine import disk  # imports numba
 

@@ -143,7 +143,7 @@ def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
 
 
 def death(status: int | None, log: str) -> str:
-    """Why a worker ended without an outcome. status: its exit code, as Popen.poll returns it; log: its standard error."""
+    """Why a worker ended without an outcome. status: its exit code, as of Popen.poll; log: its standard error."""
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "it wrote no message")
     if status is None:
         return "the worker closed its output and did not end"

@@ -44,11 +44,11 @@ class Display(Protocol):
 def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: int, retry: bool) -> list[Task]:
     """The missing measurements, in the order in which to make them.
 
-    Repeats are the outer loop, and the conditions are shuffled inside it, so that a drift of the machine's speed affects
-    all conditions equally. A measurement is not made again if `done` has it with the grid's timing and the fingerprint
-    of this data set; with `retry`, only if its status is "ok". What was measured with uncommitted code is measured
-    again once the code is committed. What was skipped because a loader was not installed is measured once it is
-    installed.
+    Repeats are the outer loop, and the conditions are shuffled inside it, so that a drift of the machine's speed
+    affects all conditions equally. A measurement is not made again if `done` has it with the grid's timing and the
+    fingerprint of this data set; with `retry`, only if its status is "ok". What was measured with uncommitted code is
+    measured again once the code is committed. What was skipped because a loader was not installed is measured once it
+    is installed.
 
     repeats: the number of measurements per condition.
     """
@@ -81,8 +81,8 @@ def run(
 ) -> None:
     """Makes the measurements one after another, and appends each to the file `path` before the next begins.
 
-    storeless: the reason for each loader whose store could not be made. spawn: gives a job to a worker. Raises UserError
-    if the files of the data set are replaced between two measurements.
+    storeless: the reason for each loader whose store could not be made. spawn: gives a job to a worker. Raises
+    UserError if, before a measurement, the files of the data set have been replaced since the first.
     """
     before = stamps(dataset.paths)
     for task in tasks:

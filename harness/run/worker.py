@@ -164,8 +164,8 @@ def limit_cores(cores: int) -> None:
 def held_at_most(loader: Any, files: Sequence[str], enough: Callable[[int, float], bool]) -> int:
     """The most bytes of memory that this process and its children held while reading epoch 0.
 
-    Reading stops at the end of the epoch, or once `enough(rows so far, seconds so far)` is true. Memory is sampled every
-    SAMPLE_S and at the end; mapped pages of `files` are not counted.
+    Reading stops at the end of the epoch, or once `enough(rows so far, seconds so far)` is true. Memory is sampled
+    every SAMPLE_S seconds and at the end; mapped pages of `files` are not counted.
     """
     start = sampled = time.monotonic()
     most, rows = 0, 0
@@ -193,9 +193,9 @@ def record_order(job: Job, send: Send) -> None:
 def first_batches(batches: Iterator[Any], fetch_rows: int, seconds: float) -> list[np.ndarray]:
     """The row ids of an epoch's first minibatches: an int64 array for each minibatch.
 
-    Stops at the end of a fetch, once `seconds` have passed or there are 512 minibatches, whichever is first. Only whole
-    fetches are recorded, because the minibatches of a fetch share its blocks: half a fetch would misrepresent the
-    diversity.
+    Stops at the end of the fetch in which `seconds` have passed or the number of minibatches reaches ORDER_BATCHES, or
+    at the end of the epoch. It does not stop within a fetch, because the minibatches of a fetch share its blocks: half
+    a fetch would misrepresent the diversity.
     """
     stop = time.monotonic() + seconds
     ids, rows = [], 0
