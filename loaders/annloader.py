@@ -18,7 +18,8 @@ PER_CELL = (
 
 
 class AnnLoader:
-    """Dense output: the tensors of AnnLoader's default converter. CSR output: the matrix of its view, unconverted."""
+    """Dense output is the tensors of AnnLoader's default converter. CSR output is the X of the views that it yields if
+    that converter is off."""
 
     name = "annloader"
     imports = ("anndata", "torch")

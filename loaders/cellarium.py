@@ -1,4 +1,4 @@
-"""Cellarium's distributed AnnData: caches whole h5ad shards, shuffles the shards and the cells within each."""
+"""Cellarium's distributed AnnData: caches whole h5ad shards, and shuffles the shards and the cells within each."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,13 +12,14 @@ from loaders.convert import to_output
 from loaders.protocol import Batch
 from loaders.slabs import csr_slabs
 
-SHARD_ROWS = 10_000  # as in its own examples
+SHARD_ROWS = 10_000  # cells per shard, as in the library's own examples
 
 
 class Cellarium:
     """The shards hold the cells in the order of the files. Cells of different shards are not mixed.
 
-    The last shard has 0.5 to 1.5 times the cells of the others, so that no batch spans more than two shards.
+    If there are several shards, the last one has 0.5 to 1.5 times as many cells as each other one, so that no batch
+    spans more than two shards.
     """
 
     name = "cellarium"

@@ -5,7 +5,7 @@ from scipy.sparse import csr_matrix, issparse, spmatrix
 
 
 def to_output(x: spmatrix | np.ndarray, output: str) -> csr_matrix | np.ndarray:
-    """`x` as a float32 CSR matrix (output "csr") or a float32 array ("dense"); not copied where it is that already."""
+    """`x` as a float32 CSR matrix (output "csr") or a float32 array ("dense"). An `x` of that type is not copied."""
     if output == "dense":
         x = x.toarray() if issparse(x) else x
     elif not isinstance(x, csr_matrix):

@@ -1,4 +1,4 @@
-"""CSR arrays in memory maps of numpy: a plain baseline."""
+"""A plain baseline: CSR arrays in NumPy memory maps."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

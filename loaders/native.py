@@ -25,7 +25,7 @@ from loadstone.reading.matrix import Matrix, Part, open_matrix
 class Native:
     """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
 
-    `aligned`: blocks begin and end at the edges of storage chunks where possible, so that some are shorter.
+    With `aligned`, blocks begin and end at the edges of storage chunks where possible, so that some blocks are shorter.
     """
 
     name = "native"
@@ -96,7 +96,7 @@ for epoch in range(10):
             source.close()
 
     def ids(self, rows: np.ndarray) -> np.ndarray:
-        """The row ids of the cells at these positions of the store."""
+        """The row ids of the cells at the positions `rows` of the store."""
         return rows
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -108,7 +108,7 @@ for epoch in range(10):
 
 
 class NativeOver(Native):
-    """The same loader over a store that holds CSR in parts."""
+    """The same loader over a converted store that holds X as one or several CSR matrices, the `parts`."""
 
     parts: ClassVar[Callable[[Path, Files], list[Part]]]
     code = None  # these stores have no opener in the public API

@@ -18,10 +18,11 @@ SAME_EPOCH = (
 
 
 class ScDataset:
-    """CSR output comes from scDataset's callbacks. Dense output is made where `densify` says: "fetch" converts each
-    fetch with its adata_to_mindex, "batch" converts each minibatch in its batch_transform.
+    """CSR output is passed through scDataset's callbacks. For dense output, `densify` says what is converted: "fetch"
+    converts each fetch with scDataset's adata_to_mindex, "batch" converts each minibatch in its batch_transform.
 
-    The defaults are the setting that the poster recommends and the transform of its authors' benchmarks.
+    The defaults are the block size and fetch factor that scDataset's poster recommends, and the conversion that the
+    authors' benchmarks use.
     """
 
     name = "scdataset"

@@ -1,4 +1,4 @@
-"""Reads the cells of h5ad files in slabs of some thousand, so that a store can be written in bounded memory."""
+"""Reads the cells of h5ad files in slabs of some thousand cells, so that a store can be written in bounded memory."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from harness.data.dataset import Dataset
 
 
 class Slab(NamedTuple):
-    """CSR arrays of consecutive cells: data float32, indices int32, indptr int64 that starts at 0."""
+    """CSR arrays of consecutive cells: data (float32), indices (int32) and indptr (int64, starting at 0)."""
 
     data: np.ndarray
     indices: np.ndarray
@@ -19,10 +19,10 @@ class Slab(NamedTuple):
 
 
 def csr_slabs(dataset: Dataset, rows_per_slab: int) -> Iterator[tuple[int, Slab]]:
-    """(id of its first cell, cells) of every slab, in the order of the row ids.
+    """Pairs (row id of the first cell, the slab) for all slabs, in the order of the row ids.
 
-    A slab holds 1 to `rows_per_slab` cells of one file. Of a dense X, the slab holds the non-zeros; its dense rows are
-    in memory at the same time.
+    A slab holds 1 to `rows_per_slab` cells of one file. If X is dense, the slab holds the non-zeros, and while it is
+    made, its dense rows are in memory too.
     """
     for path, offset, length in zip(dataset.paths, dataset.offsets.tolist(), dataset.lengths, strict=False):
         with h5py.File(path) as file:

@@ -1,4 +1,4 @@
-"""The streaming baseline of the papers: backed AnnData, read in order, one minibatch after another."""
+"""The streaming baseline of the papers: backed AnnData, read in the order of the files, one minibatch after another."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +55,7 @@ class Stream:
                 yield Batch(to_output(x[part], self.condition.output), ids[part] if self.rows else None)
 
     def _read(self, start: int, stop: int) -> csr_matrix | np.ndarray:
-        """The cells from start to stop, which may lie in several files."""
+        """The cells with row ids start to stop - 1, which may lie in several files."""
         parts = [
             file.X[max(start - first, 0) : stop - first]
             for file, first, end in zip(self.files, self.offsets, self.offsets[1:], strict=False)

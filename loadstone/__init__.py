@@ -6,10 +6,10 @@
     for batch in loader:
         batch.x, batch.rows
 
-sampling/ draws which rows come in what order, and divides an epoch among ranks and workers; formats/ opens files and
-checks what they say, one storage format a file; reading/ reads rows, and the next fetch ahead; codecs/ decodes chunks
-in compiled loops. loader.py puts them together, and torch.py is torch's view of it. `python -m loadstone.compile`
-compiles the loops ahead.
+sampling/ draws the order of the rows in an epoch, and divides it among ranks and workers. formats/ opens files and
+validates their metadata; each of its modules is for one storage format. reading/ reads rows, and prefetches the next
+fetch. codecs/ decodes chunks in compiled loops. loader.py combines these into `BlockLoader`, and torch.py wraps it as
+a torch dataset. `python -m loadstone.compile` compiles the loops ahead of their first use.
 """
 
 from loadstone.formats.h5ad import open_h5ad

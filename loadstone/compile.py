@@ -1,4 +1,4 @@
-"""Compiles the loops ahead, once after installation, so that no first minibatch waits a quarter of a minute for it.
+"""Compiles the loops once after installation; otherwise the first minibatch waits up to a quarter of a minute for it.
 
     python -m loadstone.compile
 
@@ -19,8 +19,8 @@ CELLS, GENES = 64, 16
 
 
 def main() -> None:
-    """Reads a few cells as CSR and as dense minibatches, which compiles everything that this needs."""
-    logging.getLogger("loadstone").setLevel(logging.ERROR)  # whoever calls this knows that it compiles
+    """Reads a few cells as CSR and as dense minibatches, which compiles all loops that reading them needs."""
+    logging.getLogger("loadstone").setLevel(logging.ERROR)  # no warning that loops are being compiled: the caller knows
     with TemporaryDirectory() as folder:
         path = Path(folder) / "few.h5ad"
         with h5py.File(path, "w") as file:

@@ -28,7 +28,10 @@ class Source(Protocol):
 
 
 class Minibatch(NamedTuple):
-    """x: the rows as the source returns them, (rows, genes). rows: their ids, int64 (rows,). labels: codes, (rows,)."""
+    """x: the rows as the source returns them, (rows, genes). rows: the ids of these rows, int64 (rows,).
+
+    labels: for each name of a label, the codes of these rows, (rows,).
+    """
 
     x: Any
     rows: np.ndarray
@@ -44,14 +47,15 @@ class BlockLoader:
         for batch in loader:
             batch.x, batch.rows
 
-    `batch_size * fetch_factor` rows are read at a time, in the order of the sampler, and divided into minibatches. The
-    order depends on (seed, epoch) only. Ranks and workers divide it among themselves (see `sampling.sharding.Share`).
-    Not thread-safe; only one epoch can be iterated at a time.
+    `batch_size * fetch_factor` rows are read at a time, in the order of the sampler, and divided into minibatches. For
+    given arguments, the order depends only on the seed and the number of the epoch. Ranks and workers divide it among
+    themselves (see `sampling.sharding.Share`). Not thread-safe; only one epoch can be iterated at a time.
 
-    source: `open_h5ad(...)`, or another one; its `output` decides between CSR and dense. It is closed by `close`.
-    subset: ids of the rows to deliver, for example of a training split; None: all rows. labels: for each name the codes
-    of all rows of the source, (rows,); a minibatch holds those of its rows. drop_last: leaves out the rows that do not
-    fill a batch. Raises ValueError for invalid arguments, before anything is read.
+    source: `open_h5ad(...)`, whose argument `output` decides between CSR and dense minibatches, or any other `Source`;
+    `close` closes it. subset: the ids of the rows to deliver, for example of a training split; None: all rows. labels:
+    for each name, the codes of all rows of the source, (rows,); a minibatch holds the codes of its own rows. drop_last:
+    leave out the rows at the end of an epoch that do not fill a minibatch. rank, worker: which of the `ranks` and
+    `workers` this is, from 0. Raises ValueError for invalid arguments, before any row is read.
     """
 
     def __init__(
@@ -89,22 +93,25 @@ class BlockLoader:
         self.drawn: tuple[int, list[Share]] | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
-        """The next epoch, or the rest of the one whose state was loaded."""
+        """The minibatches of the next epoch, or of the rest of the epoch whose state was loaded."""
         yield from self.epoch(self.epoch_index, self.delivered)
         self.epoch_index, self.delivered = self.epoch_index + 1, 0
 
     def __len__(self) -> int:
-        """The number of minibatches of an epoch."""
+        """The number of minibatches that this worker delivers in an epoch."""
         return len(self._shares(self.epoch_index)[self.worker])
 
     def epoch(self, index: int, delivered: int = 0) -> Iterator[Minibatch]:
-        """The minibatches of epoch `index`, without the first `delivered` ones of all workers together."""
+        """The minibatches of this worker in epoch `index`.
+
+        delivered: the number of minibatches to leave out, which all workers together have delivered before.
+        """
         self.epoch_index, self.delivered = index, delivered
         shares = self._shares(index)
         given, turn = turn_of([len(share) for share in shares], delivered)
         share = (self.worker + turn) % len(shares)  # the first worker delivers the next batch
         fetches = shares[share].fetches(given[share])
-        if self.is_new:  # someone who has started a program waits for its first minibatch
+        if self.is_new:  # whoever has started a program waits for its first minibatch
             fetches = first_batch_alone(fetches)
         self.is_new = False
         for rows, cuts, fetched in read_ahead(self.source, fetches):
@@ -116,7 +123,7 @@ class BlockLoader:
             del fetched
 
     def state_dict(self) -> dict[str, int]:
-        """The position in the epoch. An equal loader resumes at the next batch after `load_state_dict`."""
+        """The position in the epoch. A loader with the same arguments, given to `load_state_dict`, resumes there."""
         return {"seed": self.seed, "epoch": self.epoch_index, "delivered": self.delivered}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -128,7 +135,7 @@ class BlockLoader:
         self.source.close()
 
     def _shares(self, index: int) -> list[Share]:
-        """The shares of all workers in an epoch. The order of an epoch is drawn only once."""
+        """The shares of all workers of this rank in epoch `index`. The order of an epoch is drawn only once."""
         if self.drawn and self.drawn[0] == index:
             return self.drawn[1]
         self.drawn = None  # one order in memory at a time
@@ -145,7 +152,7 @@ class BlockLoader:
 
 
 def _subset(subset: np.ndarray, n: int) -> np.ndarray:
-    """The ids in ascending order. ValueError if there are none, an id comes twice, or is outside 0 to n - 1."""
+    """The row ids, int64, in ascending order. ValueError if there are none, or one comes twice or is not 0 to n - 1."""
     try:
         ids = np.sort(row_ids(subset, n))
     except IndexError as error:

@@ -13,15 +13,16 @@ from loadstone.loader import BlockLoader, Source
 class BlockDataset(IterableDataset):
     """Minibatches as dicts of tensors, for `DataLoader(dataset, batch_size=None, num_workers=w)`.
 
-    Each dict holds "x", float32 (rows, genes), a dense tensor if `dense` and else sparse CSR; "rows", int64 (rows,);
-    and the codes of each label, (rows,).
+    Each dict holds "x", the rows, float32 (rows, genes), as a dense tensor if `dense`, otherwise as a sparse CSR
+    tensor; "rows", the row ids, int64 (rows,); and under the name of each label its codes, (rows,).
 
-    open_source: opens the files, for example `partial(open_h5ad, paths)`. It is called in each worker process, because
-    threads and open files do not survive a fork. arguments: those of `BlockLoader`. If torch.distributed is in use,
-    rank and ranks are taken from it unless given. Chunks are decoded by threads, so more than one worker helps only
-    if the work after reading is done in Python.
+    open_source: opens a source that yields CSR minibatches, for example `partial(open_h5ad, paths)`. It is called in
+    each worker process, because threads and open files do not survive a fork. arguments: those of `BlockLoader`. If
+    torch.distributed is in use, rank and ranks are taken from it unless `ranks` is given. Chunks are decoded by
+    threads, so more than one worker helps only if the work after reading is done in Python.
 
-    Call `set_epoch` before each epoch, as with torch's DistributedSampler; otherwise every epoch has the same order.
+    Call `set_epoch` before each epoch, as with torch's DistributedSampler. Otherwise every epoch has the same order
+    with worker processes; without them, an epoch that follows a complete one is empty.
     """
 
     def __init__(self, open_source: Callable[[], Source], *, dense: bool = False, **arguments: Any) -> None:
@@ -30,7 +31,7 @@ class BlockDataset(IterableDataset):
         if distributed and "ranks" not in arguments:
             arguments |= {"rank": torch.distributed.get_rank(), "ranks": torch.distributed.get_world_size()}
         self.open_source, self.dense, self.arguments = open_source, dense, arguments
-        # (epoch, minibatches delivered), shared with persistent workers.
+        # (number of the epoch, number of minibatches delivered in it), in memory shared with persistent workers.
         self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -47,7 +48,7 @@ class BlockDataset(IterableDataset):
             loader.close()
 
     def __len__(self) -> int:
-        """Minibatches of this rank's epoch."""
+        """The number of minibatches that this rank delivers in an epoch."""
         loader = self._loader()
         try:
             return len(loader)
@@ -55,11 +56,14 @@ class BlockDataset(IterableDataset):
             loader.close()
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the number of the next epoch."""
+        """Sets the number of the next epoch, which begins with its first minibatch."""
         self.position[:] = torch.tensor([epoch, 0])
 
     def state_dict(self, delivered: int | None = None) -> dict[str, int]:
-        """The position in the epoch. delivered: minibatches received so far; required with worker processes."""
+        """The position in the epoch.
+
+        delivered: the number of minibatches received in this epoch so far; required with worker processes.
+        """
         epoch, counted = self.position.tolist()
         return {
             "seed": self.arguments.get("seed", 0),
@@ -68,7 +72,7 @@ class BlockDataset(IterableDataset):
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Resumes at this position in the next iteration. The number of workers must be the same as before."""
+        """The next iteration resumes at this position. The number of workers must be the same as before."""
         if state["seed"] != self.arguments.get("seed", 0):
             raise ValueError(
                 f"the state is of seed {state['seed']}, and this data set has {self.arguments.get('seed', 0)}"

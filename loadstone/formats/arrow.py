@@ -1,4 +1,4 @@
-"""Lists of genes and expressions in the Arrow files of a Hugging Face dataset."""
+"""A matrix in the Arrow files of a Hugging Face dataset: for each cell, a list of genes and a list of expressions."""
 
 import json
 from pathlib import Path, PurePath
@@ -11,13 +11,14 @@ from loadstone.reading.files import Files, describing, open_regular
 from loadstone.reading.matrix import Part
 from loadstone.reading.validate import NUMBERS
 
-COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # the kinds of numbers that each may hold
+COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # for each column, the kinds of NumPy dtypes that it may hold
 
 
 def open_parts(folder: Path, files: Files) -> list[Part]:
-    """The files of the dataset saved in `folder`, in their order. It has the columns "genes" and "expressions".
+    """The files of the dataset saved in `folder`, in the order in which it lists them.
 
-    ValueError if the files have different schemas, which hold gene names if there are any, or are damaged.
+    The dataset must have the columns "genes" and "expressions". ValueError if the files are damaged or have different
+    schemas; gene names, if there are any, are part of the schema.
     """
     with describing(folder / "state.json"):
         with open(open_regular(folder / "state.json")) as file:
@@ -41,7 +42,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
 
 
 def _part(path: Path, files: Files) -> tuple[Any, Part]:
-    """The schema and the rows of an Arrow stream; only the offsets of its lists are read here."""
+    """The schema and the rows of an Arrow stream. Of the lists, only their offsets are read here, not their values."""
     import pyarrow as pa
 
     fd = files.open(path)
@@ -50,7 +51,7 @@ def _part(path: Path, files: Files) -> tuple[Any, Part]:
     places: dict[str, list[int]] = {name: [] for name in COLUMNS}
     with pa.memory_map(str(path)) as file:
         n_bytes = file.size()
-        base = file.read_buffer(1).address  # of the file's first byte, as mapped
+        base = file.read_buffer(1).address  # the address of the file's first byte in memory
         file.seek(0)
         with pa.ipc.open_stream(file) as stream:
             schema = stream.schema
@@ -82,7 +83,7 @@ def _part(path: Path, files: Files) -> tuple[Any, Part]:
 
 
 def _type(path: Path, schema, name: str) -> np.dtype:
-    """The dtype of a column's values; ValueError if it does not hold lists of numbers."""
+    """The dtype of the values in a column's lists; ValueError if the column does not hold lists of numbers."""
     import pyarrow as pa
 
     kind = schema.field(name).type
@@ -97,8 +98,11 @@ def _type(path: Path, schema, name: str) -> np.dtype:
 
 
 def _offsets(path: Path, k: int, name: str, column) -> np.ndarray:
-    """Where each list begins in the values of the column, and where the last one ends: int32 or int64 (rows + 1,)."""
-    column.validate(full=True)  # of offsets: that they ascend, and lie within the values
+    """The index, in the column's values, at which each list begins and the last one ends, int32 or int64 (rows + 1,).
+
+    ValueError if the lists are damaged or hold nulls.
+    """
+    column.validate(full=True)  # validates that offsets ascend and lie within the values
     if column.null_count or column.values.null_count:
         raise ValueError(f"{path}, batch {k}: {name} holds nulls")
     width = np.int64 if str(column.type).startswith("large_list") else np.int32

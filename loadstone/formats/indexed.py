@@ -1,4 +1,4 @@
-"""Rows of any collection that can be indexed with an array, with the hooks of the scDataset paper."""
+"""A source of rows from any collection that can be indexed with an array, with the hooks of the scDataset paper."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from loadstone.reading.validate import row_ids
 
 
 class Fetched:
-    """The data of a fetch, and the position in it of each row, in delivery order."""
+    """data: what `fetch_transform` returned. places: for each row in delivery order, its position in data, int64."""
 
     def __init__(self) -> None:
         self.data: Any = None
@@ -20,13 +20,13 @@ class Fetched:
 
 
 class Indexed:
-    """A source that reads `collection[rows]`, with ascending rows, in one thread.
+    """A source that reads `collection[rows]`, with ascending int64 ids of which none repeats, in one thread.
 
-    The hooks, in the order of their calls, with their defaults:
-    fetch_callback(collection, rows): returns collection[rows].
-    fetch_transform(data): returns data.
-    batch_callback(data, places): returns data[places].
-    batch_transform(batch): returns batch; the result is the `x` of the minibatch.
+    The hooks, in the order of their calls, and what each does by default:
+    fetch_callback(collection, rows): reads the rows of a fetch; returns collection[rows].
+    fetch_transform(data): transforms what was read; returns data.
+    batch_callback(data, places): takes the rows of a minibatch, by their positions in data; returns data[places].
+    batch_transform(batch): transforms a minibatch, the `x` of `Minibatch`; returns batch.
     """
 
     def __init__(

@@ -13,9 +13,9 @@ FILES = {"ROWPTR": "row_ptr.npy", "COLPTR": "col_ptr.npy", "DATA": "data.npy"}
 
 
 def open_parts(folder: Path, files: Files) -> list[Part]:
-    """The store in `folder`: files of plain numbers, with their types and lengths in a header.
+    """The matrix of the store in `folder`: uncompressed arrays, whose types and lengths are in the file header.sch.
 
-    ValueError if the header and the files disagree, if rows have different genes, or if row starts are damaged.
+    ValueError if the header and the files disagree, if not all rows have the same genes, or if row starts are damaged.
     """
     from bionemo.scdl.schema.header import SCDLHeader
 
@@ -54,7 +54,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
 
 
 def _check_genes(tables: list[Path]) -> None:
-    """ValueError if the store has several gene tables and they differ."""
+    """ValueError if the gene tables of the store, which are parquet files, differ."""
     import pyarrow.parquet
 
     first = None

@@ -4,18 +4,18 @@ import sys
 
 import numpy as np
 
-KEPT = 8  # arrays at most: two each for the current fetch, the next, and those of minibatches still in use
+KEPT = 8  # arrays at most: two (data, indices) for each of the current fetch, the next, and those still in use
 SPARE = 1.125  # buffers are larger than requested by this factor, since the next fetch may hold a few more values
 
 
 class Memory:
-    """Arrays whose memory is reused when neither they nor a view of them is referenced. Not thread-safe."""
+    """Makes arrays, and reuses the memory of one when neither it nor a view of it is referenced. Not thread-safe."""
 
     def __init__(self) -> None:
         self.kept: list[np.ndarray] = []
 
     def empty(self, n: int, dtype: type) -> np.ndarray:
-        """An array (n,) with arbitrary content."""
+        """An array of this dtype, (n,), with arbitrary content."""
         needed = n * np.dtype(dtype).itemsize
         # A numpy view references the array that owns its memory, so the reference count includes views.
         is_free = [count == UNHELD for count in _references(self.kept)]

@@ -14,7 +14,7 @@ def dense(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: in
 
 @compiled
 def fill(data, indices, indptr, x):
-    """Writes the rows into `x`, overwriting its content."""
+    """Writes the CSR rows into the dense array `x`, (rows, genes), whose content is overwritten."""
     for row in range(len(indptr) - 1):
         x[row] = 0  # one row at a time, so that it is still in the processor's cache when its values are written
         for k in range(indptr[row], indptr[row + 1]):

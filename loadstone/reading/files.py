@@ -11,7 +11,7 @@ import h5py
 
 from loadstone.reading.validate import one_line
 
-METADATA_CACHE = 2**20  # bytes, of HDF5's cache of metadata per file
+METADATA_CACHE = 2**20  # size in bytes of HDF5's cache of metadata, for each file
 
 
 class Stamp(NamedTuple):
@@ -29,10 +29,10 @@ class Stamp(NamedTuple):
 
 
 class Files:
-    """Open files, each with its stamp at the time of opening.
+    """Open files, each with its `Stamp` at the time of opening.
 
-    Metadata was verified when a file was opened and holds only as long as the file stays the same. Therefore `check` is
-    called after each fetch.
+    The metadata of a file is validated when it is opened, and is valid only as long as the file does not change.
+    Therefore `check` is called after each fetch.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Files:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Closes the files if opening them fails; otherwise they stay open."""
+        """Closes the files if the `with` block raised an error; otherwise they stay open."""
         if kind is not None:
             self.close()
 
@@ -60,21 +60,22 @@ class Files:
         return fd
 
     def open_hdf5(self, path: Path | str) -> tuple[int, h5py.File]:
-        """A descriptor, and the HDF5 file, of the same file. OSError names a file that is not HDF5 or is truncated."""
+        """Opens a file as `open` does and with h5py. OSError, with the path, if it is not HDF5 or is truncated."""
         fd = self.open(path)
         try:
             file = self.enter(h5py.File(path, "r"))
         except OSError as error:
             raise OSError(f"{path} cannot be read as HDF5: {one_line(error)}") from error
         cache = file.id.get_mdc_config()
-        cache.initial_size = cache.min_size = cache.max_size = METADATA_CACHE  # otherwise it keeps all gene names
+        # By default the cache would keep all gene names.
+        cache.initial_size = cache.min_size = cache.max_size = METADATA_CACHE
         file.id.set_mdc_config(cache)
         if Stamp.of(file.id.get_vfd_handle()) != self.stamps[fd][1]:
             raise OSError(f"{path} was replaced while it was opened; open it again")
         return fd, file
 
     def enter[T](self, context: AbstractContextManager[T]) -> T:
-        """Enters a context that is left when the files are closed."""
+        """Enters a context, which `close` leaves, and returns its value."""
         return self.stack.enter_context(context)
 
     def size(self, fd: int) -> int:
@@ -82,7 +83,7 @@ class Files:
         return self.stamps[fd][1].size
 
     def check(self) -> None:
-        """OSError if a file was written to or truncated since it was opened."""
+        """OSError if the stamp of a file has changed since it was opened: it was written to or truncated."""
         for fd, (path, stamp) in self.stamps.items():
             if Stamp.of(fd) != stamp:
                 raise OSError(f"{path} has changed since it was opened; open it again")
@@ -92,7 +93,7 @@ class Files:
 
 
 def open_regular(path: Path | str) -> int:
-    """The descriptor of a file. OSError for a folder, a device, or a pipe, which would block."""
+    """Opens a file and returns its descriptor. OSError for a folder, a device, or a pipe, whose reading would block."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -101,7 +102,7 @@ def open_regular(path: Path | str) -> int:
 
 
 def check_regular(path: Path | str) -> None:
-    """OSError if the path, or anything in a folder, is no regular file: a library would wait for a pipe for ever."""
+    """OSError if a file, or a file in a folder, is not a regular one: a library would wait for a pipe for ever."""
     if not os.path.isdir(path):
         os.close(open_regular(path))
         return
@@ -114,9 +115,9 @@ def check_regular(path: Path | str) -> None:
 
 @contextmanager
 def describing(path: Path | str) -> Iterator[None]:
-    """Turns whatever a library raises for a damaged file into one sentence that names the file.
+    """Turns any exception that a library raises for a damaged file into an OSError or ValueError that names the file.
 
-    Libraries raise all kinds of exceptions for inconsistent metadata: KeyError, TypeError, MemoryError.
+    For inconsistent metadata, libraries raise exceptions of many types, such as KeyError, TypeError or MemoryError.
     """
     try:
         yield
@@ -130,7 +131,7 @@ def describing(path: Path | str) -> Iterator[None]:
 
 
 def several(paths: Path | str | Sequence[Path | str]) -> list[Path | str]:
-    """The given paths, or a list of the one given path. ValueError for an empty list."""
+    """A list of the given paths, or of the one given path. ValueError if there is none."""
     if isinstance(paths, (str, os.PathLike)):
         return [paths]
     if not len(paths):

@@ -1,4 +1,4 @@
-"""A CSR matrix on disk: several threads read any of its rows into one buffer."""
+"""A CSR matrix on disk: several threads read the requested rows into one buffer."""
 
 import os
 import sys
@@ -23,13 +23,13 @@ from loadstone.reading.validate import choice, count, row_ids
 from loadstone.sampling.orders import aligned
 
 NICENESS = 10  # of the decoding threads: the thread that consumes minibatches has priority
-PIECES_PER_TASK = 128  # at most; between two tasks a thread needs the GIL
+PIECES_PER_TASK = 128  # at most; between two tasks, a thread needs the GIL
 TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that the threads finish together
-TASKS_AHEAD = 8  # announced to the disk before they run; more would evict each other from a small page cache
+TASKS_AHEAD = 8  # their reads are announced to the system; more would evict each other from a small page cache
 
 
 class Part(NamedTuple):
-    """The rows of the matrix in one file or group. indptr: int64 (rows + 1,)."""
+    """The CSR arrays of the matrix in one file or group, open on disk except indptr: int64 (rows + 1,), in memory."""
 
     indptr: np.ndarray
     data: Array
@@ -37,27 +37,30 @@ class Part(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The CSR arrays of some rows: data float32 (nnz,), indices int32 (nnz,), indptr int64 (rows + 1,)."""
+    """The CSR arrays of some rows in memory: data float32 (nnz,), indices int32 (nnz,), indptr int64 (rows + 1,)."""
 
     data: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
 
     def cut(self, start: int, stop: int) -> "Rows":
-        """Rows start to stop. data and indices are views; indptr is a new int32 array."""
+        """The rows `start` to `stop` (exclusive). data and indices are views; indptr is a new int32 array."""
         indptr = self.indptr[start : stop + 1]
         within = slice(indptr[0], indptr[-1])
         return Rows(self.data[within], self.indices[within], (indptr - indptr[0]).astype(np.int32))
 
 
 class Gathering:
-    """A fetch in progress. `fetched` is complete when all tasks have finished."""
+    """A fetch in progress: `tasks` write the rows into `fetched`, which is complete when all of them have finished.
+
+    check: raises OSError if a file has changed since it was opened.
+    """
 
     def __init__(self, fetched: Any, tasks: list[Future], check: Callable[[], None]) -> None:
         self.fetched, self.tasks, self.check = fetched, tasks, check
 
     def result(self) -> Any:
-        """Waits for the fetch. Raises what reading raised, or OSError if a file has changed meanwhile."""
+        """Waits for the fetch and returns `fetched`. Raises the first error of a task, or that of `check`."""
         try:
             for task in self.tasks:
                 task.result()
@@ -79,12 +82,12 @@ class Gathering:
 class Matrix:
     """The rows of all parts, one part after another. Keeps files and threads open until `close`.
 
-    output: "csr" yields minibatches as scipy matrices, views into the buffer; "dense" as arrays of their own. Both are
-    float32 (rows, n_genes). threads: number of decoding threads; None: one per core. files: closed by `close`.
-    Memory: 8 bytes per row and 17 bytes per chunk.
+    output: with "csr", minibatches are scipy matrices whose data and indices are views into the buffer of the fetch;
+    with "dense", they are new NumPy arrays. Both are float32 (rows, n_genes). threads: the number of decoding threads;
+    None: one per core. files: the open files, which `close` closes. Memory: 8 bytes per row and 17 bytes per chunk.
     """
 
-    # Attributes, so that an ablation can replace them on one matrix.
+    # These are attributes so that an ablation can replace them on one matrix.
     pieces_per_task = PIECES_PER_TASK
     divide = staticmethod(tasks)
     densify = staticmethod(dense)
@@ -116,10 +119,11 @@ class Matrix:
         return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> np.ndarray | int:
-        """Blocks for `BlockShuffled` that follow the chunks of the indices, which take longest to decode.
+        """Blocks for `BlockShuffled` that follow the chunks of the indices, the array that takes longest to decode.
 
-        See `sampling.orders.aligned`. Returns `block_size` itself if no part is chunked. rows: ids of the selected
-        rows, ascending; None: all.
+        rows: the ids of the selected rows, ascending; None: all rows. Returns the position among the selected rows at
+        which each block begins, and their number at the end: int64 (blocks + 1,), see `sampling.orders.aligned`; or
+        `block_size` itself if the indices of no part are chunked.
         """
         if all(part.indices.chunk is None for part in self.parts):
             return block_size
@@ -141,7 +145,7 @@ class Matrix:
         return np.concatenate([*starts, cuts[-1:]])
 
     def gather(self, rows: np.ndarray) -> Gathering:
-        """Starts to read the rows with these int64 ids, in this order. Ids may repeat."""
+        """Starts to read the rows with these int64 ids into `Rows`, in this order. Ids may repeat."""
         by_place = np.argsort(rows)
         ordered = rows[by_place]
         cuts = np.searchsorted(ordered, self.offsets)
@@ -172,13 +176,13 @@ class Matrix:
         return Gathering(fetched, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
-        """The minibatches of a fetch, each from one of the cuts to the next."""
+        """The minibatches of a fetch: minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
             yield self._csr(batch) if self.output == "csr" else self.densify(*batch, self.n_genes)
 
     def _csr(self, batch: Rows) -> csr_matrix:
-        # The arrays are known to fit; scipy's constructor takes ten times as long because it checks them.
+        # The arrays are known to fit together; scipy's constructor checks this, and so takes ten times as long.
         x = copy(self.empty(len(batch.indptr) - 1))
         x.data, x.indices, x.indptr = batch
         return x
@@ -189,7 +193,7 @@ class Matrix:
 
 
 def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:
-    """A `Matrix` of the parts that `open_parts` returns; what it opens is closed with the matrix."""
+    """A `Matrix` of the parts that `open_parts(files)` returns. `Matrix.close` closes the files that it opens."""
     with Files() as files:
         parts = open_parts(files)
         files.check()
@@ -198,7 +202,7 @@ def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **optio
 
 
 def warn_if_slow(parts: Sequence[Part]) -> None:
-    """Warns once for each reason why arrays are read more slowly than they could be; names the first such array."""
+    """Warns once for each reason why arrays are read more slowly than possible, naming the first array concerned."""
     reasons: dict[str, list[str]] = {}
     for part in parts:
         for array in (part.data, part.indices):
@@ -228,5 +232,5 @@ def _copy(work: list[list[Copies]], i: int) -> None:
 
 
 def _cores() -> int:
-    """Cores this process may run on, which an affinity mask may restrict."""
+    """The number of cores on which this process may run; an affinity mask may restrict them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

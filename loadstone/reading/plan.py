@@ -1,4 +1,4 @@
-"""The plan of a fetch: which pieces of which arrays are read and copied where, divided into tasks of equal size."""
+"""The plan of a fetch: which pieces of the arrays are read and where their rows are copied, divided into tasks."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,11 +12,11 @@ from loadstone.reading.validate import genes
 
 
 class Copies(NamedTuple):
-    """Pieces to read, and where to copy their rows.
+    """Pieces to read, and where to copy their rows. The pieces are either all read by the compiled loop, or none is.
 
-    of: the array that each piece belongs to. begin, end: the elements of each row; target: their place in `out`.
-    n_genes: the values must be 0 to n_genes - 1; -1: they are not gene indices. indptrs: for each array, the element at
-    which each of its rows begins. The pieces are either all read by the compiled loop, or none is.
+    of: for each piece, the index of its array in `arrays`. Row i of the fetch has the elements begin[i] to end[i] of
+    its array, which are copied to `out` from position target[i] on. n_genes: the values must be 0 to n_genes - 1; -1:
+    they are not gene indices. indptrs: for each array, the element at which each of its rows begins.
     """
 
     arrays: Sequence[Array]
@@ -36,11 +36,12 @@ class Copies(NamedTuple):
         advise(self.pieces.fd, self.pieces.place, self.pieces.size)
 
     def run(self) -> None:
-        """Reads and copies. OSError or ValueError, naming file and place, for unreadable pieces and invalid genes."""
+        """Reads and copies. OSError for an unreadable piece, ValueError for an invalid gene; both name the place."""
         left = self
         codec = self.arrays[self.of[0]].codec
         if codec and len(self.pieces.fd):
-            # These pieces are read again, whole: the part that was read was too short, or the chunk is damaged.
+            # The pieces that failed are read again, as whole chunks: either too little of the chunk was read, or it is
+            # damaged.
             left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[3:]))
         for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
             values = self.arrays[i].read(int(start), int(stop))
@@ -64,9 +65,10 @@ def of_rows(
     out: np.ndarray,
     n_genes: int,
 ) -> Iterator[Copies]:
-    """The plan for rows of several arrays: rows cuts[i] to cuts[i + 1] lie in arrays[i].
+    """Yields the copies for the rows of a fetch, of which rows cuts[i] to cuts[i + 1] lie in arrays[i].
 
-    Pieces that the compiled loop reads in the same way are combined across arrays.
+    Pieces of several arrays are combined if the compiled loop reads them with the same codec and dtype. The other
+    arguments: see `Copies`.
     """
     groups: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
     for i in np.flatnonzero(np.diff(cuts)).tolist():
@@ -83,7 +85,7 @@ def of_rows(
 
 
 def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
-    """Tasks of `size` pieces each, the last one smaller."""
+    """Divides the copies into tasks of `size` pieces each; the last task may have fewer."""
     task, room = [], size
     for each in copies:
         start = 0

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-FEW = 16  # batches; in a smaller fetch, the first batch needs most of the chunks anyway
+FEW = 16  # batches; in a fetch with no more than these, the first batch needs most of the chunks anyway
 
 
 def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterator[tuple[np.ndarray, Any, Any]]:
-    """For each fetch: its row ids, what came with them, and what the source read. The next fetch is read meanwhile.
+    """Yields each fetch as (row ids, extra, the result of `source.gather`) while the next fetch is being read.
 
-    An error is raised in the place of the fetch that failed. If the iterator is dropped, no task is left running.
+    fetches: pairs (row ids, extra); `extra` is passed on unchanged. The error of a fetch is raised when its turn comes.
+    If the iterator is dropped, no task is left running.
     """
     coming = None
     try:
@@ -28,9 +29,10 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
 
 
 def first_batch_alone(fetches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The same fetches, but the first is divided: its first batch comes alone, since the consumer waits for it.
+    """The same fetches, but the first is divided: its first batch comes as a fetch of its own, so that it comes sooner.
 
-    Chunks of that batch are decoded again for the rest of the fetch. A fetch of at most FEW batches is not divided.
+    fetches: pairs (row ids, positions of the cuts between batches). Chunks that the first batch shares with the others
+    of its fetch are decoded twice. A fetch of at most FEW batches is not divided.
     """
     for k, (rows, cuts) in enumerate(fetches):
         if k == 0 and len(cuts) - 1 > FEW:

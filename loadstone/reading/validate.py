@@ -1,7 +1,7 @@
 """The trust boundary: the metadata of a file is validated here before a compiled loop relies on it.
 
-Behind this boundary, loops use row starts, chunk offsets and lengths without further checks. Gene indices are validated
-when they are copied (`kernel.scatter`). All errors are ValueErrors that name the array.
+The loops use row starts, chunk offsets and lengths without further checks. Gene indices are not validated here but when
+they are copied (`kernel.scatter`). Errors in a file are ValueErrors that name the array (`name` below).
 """
 
 from collections.abc import Sequence
@@ -13,25 +13,25 @@ from loadstone.codecs.compiled import compiled
 
 MOST_GENES = 2**31 - 1  # minibatches hold genes as int32
 DEFLATE_RATIO = 1_040  # DEFLATE makes at most 1,032 bytes of one; a header and a checksum come on top
-INCOMPRESSIBLE = 1.05  # a codec makes what it cannot compress longer by less than that, and a header
+INCOMPRESSIBLE = 1.05  # a codec makes incompressible bytes longer by less than this factor and HEADER_BYTES
 HEADER_BYTES = 4_096
-MOST_CHARACTERS = 300  # characters
-NUMBERS = "iufb"
+MOST_CHARACTERS = 300  # of a text that a message quotes
+NUMBERS = "iufb"  # kinds of NumPy dtypes
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error, which may have many lines, as part of a sentence."""
+    """The message of an error on one line, cut to MOST_CHARACTERS; the name of its type if it has no message."""
     return " ".join(str(error).split())[:MOST_CHARACTERS] or type(error).__name__
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """ValueError for an argument that is none of the choices."""
+    """ValueError if the value of the argument `name` is none of the choices."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; it can be {' or '.join(map(repr, choices))}")
 
 
 def count(name: str, value: Any) -> int:
-    """The value as an int. ValueError unless it is a whole number of at least 1."""
+    """The value of the argument `name` as an int. ValueError unless it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a whole number from 1 up")
     return int(value)
@@ -51,7 +51,7 @@ def row_ids(rows: Any, n: int) -> np.ndarray:
 
 
 def shape(name: str, value: Any) -> tuple[int, int]:
-    """(rows, genes) from the shape attribute of a matrix."""
+    """(number of rows, number of genes) from the shape attribute of a matrix; ValueError if it is invalid."""
     try:
         rows, genes = (int(n) for n in np.asarray(value).tolist())
     except (TypeError, ValueError) as error:
@@ -64,7 +64,7 @@ def shape(name: str, value: Any) -> tuple[int, int]:
 
 
 def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
-    """The length of an array. ValueError unless it has one dimension, and numbers of one of these kinds."""
+    """The length of an array. ValueError unless it has one dimension, and a dtype of one of these kinds."""
     if not hasattr(array, "dtype") or len(array.shape) != 1:
         raise ValueError(f"{name} is no array of one dimension")
     if array.dtype.kind not in kinds:
@@ -73,13 +73,13 @@ def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
 
 
 def held(name: str, array_bytes: int, stored_bytes: int) -> None:
-    """ValueError if an array that is to be read whole is too large for its bytes on disk."""
+    """ValueError if an array that is to be read whole is more than DEFLATE_RATIO times as large as on disk."""
     if array_bytes > DEFLATE_RATIO * stored_bytes + HEADER_BYTES:
         raise ValueError(f"{name} should hold {array_bytes:,} bytes, but only {stored_bytes:,} bytes are stored")
 
 
 def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
-    """ValueError unless the lengths and types of the three arrays of a CSR matrix fit each other and the rows."""
+    """ValueError unless the lengths and dtypes of the three arrays fit a CSR matrix with this number of rows."""
     n_data, n_indices = vector(f"{name}/data", data), vector(f"{name}/indices", indices, "iu")
     n_indptr = vector(f"{name}/indptr", indptr, "iu")
     if n_data != n_indices:
@@ -89,10 +89,10 @@ def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
 
 
 def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
-    """indptr as int64. ValueError unless it begins with 0, is monotone and ends with the number of elements.
+    """indptr as int64. ValueError unless it begins with 0, never falls and ends with `n_elements`.
 
-    One that ends earlier leaves elements to no row, as when the file of its last zarr chunk is lost: the fill value of
-    the chunk makes the rows empty.
+    If it ended with less, the last elements would belong to no row. This happens when the file of its only zarr chunk
+    is lost: the fill value 0 makes all rows empty.
     """
     if not len(indptr):
         raise ValueError(f"{name} is empty; it holds at least one 0")
@@ -116,9 +116,9 @@ def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
 
 @compiled
 def _first_fall(starts):
-    """The first row whose end lies before its start, or -1."""
+    """The index of the first row that ends before it starts; -1 if there is none."""
     falls = 0
-    for row in range(len(starts) - 1):  # one pass of vector code, which does not search for the row
+    for row in range(len(starts) - 1):  # vector code, as it does not stop at the first such row
         falls += starts[row + 1] < starts[row]
     if falls:
         for row in range(len(starts) - 1):
@@ -128,9 +128,10 @@ def _first_fall(starts):
 
 
 def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end: int | np.ndarray) -> None:
-    """ValueError unless every chunk lies within its file and is long enough to decode to `chunk_bytes` bytes.
+    """ValueError if a chunk reaches beyond its file, is empty, or is too long for `chunk_bytes` bytes when decoded.
 
-    place, size: of each chunk, in bytes. end: the size of the file in bytes, one for all chunks or one for each.
+    place, size: the offset of each chunk in its file, and its stored size, in bytes. end: the size of the file in
+    bytes, one number for all chunks or one for each.
     """
     most = int(chunk_bytes * INCOMPRESSIBLE) + HEADER_BYTES
     for wrong, why in (
@@ -143,7 +144,7 @@ def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end
 
 
 def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
-    """ValueError if two chunks overlap. tables: each array's name, chunk offsets and chunk sizes."""
+    """ValueError if two chunks of a file overlap. tables: for each array its name, chunk offsets and chunk sizes."""
     place = np.concatenate([each[1] for each in tables])
     size = np.concatenate([each[2] for each in tables])
     order = np.argsort(place)
@@ -167,10 +168,11 @@ def genes(
     begin: np.ndarray,
     end: np.ndarray,
 ) -> None:
-    """ValueError for the first index outside 0 to n_genes - 1; names its chunk, element and row.
+    """ValueError if a row to be checked has an index outside 0 to n_genes - 1; names the chunk, element and row.
 
-    indices: the elements from `start` on. begin, end: the elements of each row that is checked. indptr: the element at
-    which each row of the file begins. chunk: elements per chunk; None: there are no chunks.
+    indices: consecutive elements of the array, from element `start` on. Row i of those to be checked has the elements
+    begin[i] to end[i]. indptr: the element at which each row of the file begins. chunk: the number of elements per
+    chunk; None: there are no chunks.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:
