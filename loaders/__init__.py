@@ -1,4 +1,7 @@
-"""The registry of adapters, one module each. Importing this package or an adapter does not import the libraries."""
+"""The registry of adapters; each is a module of this package.
+
+Importing this package or an adapter does not import the library that the adapter wraps.
+"""
 
 from importlib import import_module
 
@@ -27,7 +30,7 @@ NAMES = {
     "cellarium": "loaders.cellarium:Cellarium",
     "slaf": "loaders.slaf:Slaf",
 }
-"""Loader name: "module:Class" of its adapter."""
+"""By loader name: the location of its adapter, as "module:Class"."""
 
 
 def get(name: str) -> type[Loader]:
@@ -36,18 +39,18 @@ def get(name: str) -> type[Loader]:
 
 
 def load(location: str) -> type[Loader]:
-    """The adapter class at `location`, "module:Class"."""
+    """The adapter class at `location`, which has the form "module:Class"."""
     module, attribute = location.split(":")
     return getattr(import_module(module), attribute)
 
 
 def holds_all(name: str) -> bool:
-    """Whether the loader keeps all cells in memory while it is open. A loader of an atlas cannot."""
+    """Whether the loader keeps all cells in memory while it is open, which no loader can do with an atlas."""
     return getattr(get(name), "in_memory", False)
 
 
 def unavailable(name: str) -> str | None:
-    """Why the loader cannot run on this machine; None if it can. Looks for its libraries without importing them."""
+    """Why the loader cannot run on this machine; None if it can. It looks for the libraries without importing them."""
     missing = interpreter.missing(name, get(name).imports)
     if not missing:
         return None

@@ -16,9 +16,10 @@ COLLECTION = "c.zarr"
 
 
 class AnnBatch:
-    """The store is shuffled once, when it is written. An epoch reads its chunks at random and shuffles a buffer.
+    """The store is shuffled once, when it is written. An epoch reads chunks of the store at random into a buffer, and
+    shuffles the buffer.
 
-    The order "stream" is the order of the store, the same in every epoch. It is not the order of the files.
+    The order "stream" is the order of the store. It is the same in every epoch, but is not the order of the files.
     """
 
     name = "annbatch"
@@ -104,7 +105,7 @@ for epoch in range(10):
         self.loader = Loader(batch_sampler=sampler, preload_to_gpu=False)
         for group in DatasetCollection(path / COLLECTION, mode="r"):
             x = group["X"] if isinstance(group["X"], zarr.Array) else ad.io.sparse_dataset(group["X"])
-            # Added one by one instead of as a collection, so that obs is not read with rows=False.
+            # Added one by one instead of as a collection, so that obs is not read if `rows` is False.
             self.loader.add_dataset(x, pd.DataFrame({"row": group["obs/row"][:]}) if rows else None)
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -126,7 +127,7 @@ class AnnBatchUnshuffled(AnnBatch):
 
 
 def _use_zarrs() -> None:
-    """Selects the codec pipeline that annbatch's authors call necessary on a local disk; zarr's own is Python."""
+    """Selects the codec pipeline that annbatch's authors call necessary on a local disk; zarr's default is Python."""
     import zarr
 
     zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})

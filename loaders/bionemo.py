@@ -18,7 +18,8 @@ BLOCK_ROWS = 100_000
 
 
 class BioNeMo:
-    """The CSR tensor of SCDL's collate function ends at the last column used in the batch; it is widened to all genes.
+    """SCDL's collate function returns a CSR tensor with columns up to the last gene that occurs in the batch. The
+    adapter widens it to all genes.
 
     The store holds the complete X of every file, in the order of the files.
     """
@@ -36,7 +37,7 @@ class BioNeMo:
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
         """Appends file by file, so that at most one file's arrays are on disk twice.
 
-        Memory: the obs tables, and one file of up to PAGED_MB or BLOCK_ROWS rows of a larger one.
+        Memory: the obs tables, and one whole file if it has at most PAGED_MB, else BLOCK_ROWS rows of it.
         """
         _refuse_dense(dataset)
         from bionemo.scdl.io.single_cell_memmap_dataset import SingleCellMemMapDataset
@@ -95,7 +96,7 @@ class BioNeMo:
 
 
 class _WithRowIds:
-    """The same cells, each with its row id, which SCDL's own batches lack."""
+    """Pairs each cell of an SCDL data set with its row id, which SCDL's own items lack."""
 
     def __init__(self, cells) -> None:
         self.cells = cells
@@ -108,7 +109,7 @@ class _WithRowIds:
 
 
 class _CollateWithRowIds:
-    """Applies a collate function to the cells and returns its result with their row ids."""
+    """Collates pairs of cell and row id: (the result of `collate` for the cells, int64 array of the row ids)."""
 
     def __init__(self, collate) -> None:
         self.collate = collate

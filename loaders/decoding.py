@@ -1,4 +1,4 @@
-"""Measures decoding and copying alone: upper bounds on the throughput of our loader with a store.
+"""Measures decoding alone and copying alone. Each is an upper bound on the throughput of our loader with a store.
 
 The data is in memory before the clock starts. All cores that the process may use take part; `taskset -c 0` limits
 it to one.
@@ -22,16 +22,17 @@ from loadstone.reading.arrays import Chunked
 from loadstone.reading.densify import fill
 from loadstone.reading.matrix import PIECES_PER_TASK, Matrix
 
-SAMPLE_BYTES = 400_000_000  # of compressed chunks, or of cells, that are kept in memory: more than a processor's cache
+SAMPLE_BYTES = 400_000_000  # compressed chunks, or cells, that are kept in memory; more than a processor's cache holds
 BATCH = 64  # cells
 VALUE_BYTES = 4
 
 
 def of_store(source: Matrix, seconds: float) -> dict[str, object]:
-    """The answer to `Loader.ceiling`, each rate measured for `seconds`.
+    """What `Loader.ceiling` returns; each rate is measured for at least `seconds`.
 
-    decode_cells_per_s: None if the store is not compressed. copy_cells_per_s: by output. piece_bytes: mean size of a
-    compressed chunk, or of the values of a cell.
+    decode_cells_per_s: None if the store is not compressed. copy_cells_per_s: the rates by output, "csr" and "dense".
+    piece_bytes: the mean size in bytes of a compressed chunk of values, or, if the store is not compressed, of the
+    values of one cell.
     """
     return {
         "decode_cells_per_s": decoded_cells_per_s(source, seconds),
@@ -41,8 +42,10 @@ def of_store(source: Matrix, seconds: float) -> dict[str, object]:
 
 
 def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
-    """Cells/s of decompression with one thread per core, over chunks spread evenly over the store; None if the store
-    is not compressed. It runs for at least `seconds`."""
+    """Cells/s that one thread per core decompresses; None if the store is not compressed.
+
+    The chunks are a sample, spread evenly over the store. The measurement takes at least `seconds`.
+    """
     arrays = [array for part in source.parts for array in (part.data, part.indices)]
     if not all(isinstance(array, Chunked) for array in arrays):
         return None
@@ -55,7 +58,7 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
         queue.extend(zip(map(sum, bundles(elements)), works(array, [array.packed(i) for i in chunks]), strict=True))
 
     def decode() -> int:
-        n, work = queue.popleft()  # removed, so that no other thread uses it and its buffers
+        n, work = queue.popleft()  # removed, so that no other thread uses `work` and its buffers
         work()
         queue.append((n, work))
         return n
@@ -66,12 +69,15 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
 
 
 def bundles(chunks: list[Any]) -> list[list[Any]]:
-    """The chunks in groups of PIECES_PER_TASK, the number that one task of the loader decodes."""
+    """The chunks in groups of PIECES_PER_TASK, the number of chunks that one task of the loader decodes."""
     return [chunks[i : i + PIECES_PER_TASK] for i in range(0, len(chunks), PIECES_PER_TASK)]
 
 
 def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
-    """A function for each of the `bundles`, which decodes it with the decoder that the loader uses for whole chunks."""
+    """One function for each group of `bundles(packed)`. It decodes the group as the loader decodes whole chunks.
+
+    packed: compressed chunks of `array`.
+    """
     compiled = array.codec.compiled if array.table else None
     if compiled == DEFLATE:
         no_results = np.empty((0, array.whole), np.uint8)
@@ -95,8 +101,11 @@ def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
-    """Cells/s of copying, with one thread per core, rows in memory in random order into batches whose memory is
-    reused. It runs for at least `seconds`."""
+    """Cells/s that one thread per core copies from memory. The measurement takes at least `seconds`.
+
+    output: "csr" copies rows in random order into arrays that are reused. "dense" copies the rows in order into dense
+    batches of BATCH rows.
+    """
     cell_bytes = 2 * VALUE_BYTES * _nnz(source) / len(source)
     n = min(len(source), max(BATCH * source.threads, int(SAMPLE_BYTES / cell_bytes)))
     cells = source.gather(np.arange(n)).result()
@@ -129,7 +138,8 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
 
 
 def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
-    """The sum of the workers' results per second. Each is called repeatedly for `seconds`, in a thread of its own."""
+    """The sum of the workers' results per second. Each worker is called repeatedly for at least `seconds`, in a thread
+    of its own."""
 
     def repeat(work: Callable[[], int], start: float) -> float:
         done, now = 0, start

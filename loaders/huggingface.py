@@ -14,17 +14,17 @@ from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 SLAB = 2_048  # cells
-SHARDS = 64  # of an iterable data set, as in the library's own examples
+SHARDS = 64  # the number of shards of an iterable data set, as in the library's own examples
 
 OWN_LAST_BATCH = "each worker process ends its own shards with a batch that is not full"
 
 
 class HuggingFace:
-    """torch's DataLoader over the map-style data set, which returns a minibatch per request: exact random access.
+    """torch's DataLoader over the map-style data set, from which it requests whole minibatches: exact random access.
 
-    With `iterable_buffer` (cells) the order "random" is read from the iterable data set instead, which shuffles its
-    shards, and the cells within a buffer. Both data sets return Arrow tables: converting cell by cell to arrays takes
-    several times as long.
+    If `iterable_buffer`, a number of cells, is not 0, the order "random" is read from the iterable data set instead,
+    which shuffles its shards, and the cells within a buffer of this size. Both data sets return Arrow tables, because
+    their conversion to arrays cell by cell takes several times as long.
     """
 
     name = "huggingface"
@@ -46,7 +46,7 @@ class HuggingFace:
         columns = {"genes": datasets.List(genes), "expressions": datasets.List(expressions), "row": row}
         features = datasets.Features(columns)
         datasets.disable_progress_bars()
-        # The library can save only a table that it holds. It saves an empty one, and its Arrow file is then replaced.
+        # The library can save only a table in memory. So it saves an empty one, whose Arrow file is then replaced.
         datasets.Dataset.from_dict({name: [] for name in columns}, features).save_to_disk(path, num_shards=1)
         (file,) = path.glob("*.arrow")
         schema = features.arrow_schema
@@ -104,7 +104,8 @@ class HuggingFace:
 
 
 class _Ranges:
-    """Samples the minibatches in the order of the store, each as a range, which the library reads as one slice."""
+    """A sampler that yields each minibatch as a range of positions, in the order of the store. The library reads a
+    range as one slice."""
 
     def __init__(self, n: int, size: int) -> None:
         self.n, self.size = n, size
@@ -114,8 +115,10 @@ class _Ranges:
 
 
 def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
-    """(CSR matrix, row ids or None) of a minibatch: a table of its cells or, with `one_row`, a table with one row of
-    lists, as the iterable data set yields it."""
+    """(CSR matrix, row ids) of a minibatch; the row ids are None if the table has no column "row".
+
+    table: one row per cell. With `one_row`, as the iterable data set yields it: one row of lists over the cells.
+    """
     import pyarrow.compute as pc
 
     cells = {name: pc.list_flatten(table[name]) if one_row else table[name] for name in table.column_names}

@@ -14,8 +14,8 @@ from loaders.protocol import UNCONVERTED, Batch
 
 
 class Mapped:
-    """Dense output: the tensors of torch's collate function. CSR output: the same tensors, converted to CSR within the
-    measured time."""
+    """Dense output is the tensors of torch's collate function. For CSR output the adapter converts the same tensors;
+    the conversion is part of the measured time."""
 
     name = "mapped"
     imports = ("lamindb", "torch")

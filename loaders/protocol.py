@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 UNCONVERTED = "h5ad/1"
-"""The `store` of a loader that reads the h5ad files of the data set; nothing is converted for it."""
+"""The value of `store` for a loader that reads the h5ad files of the data set without conversion."""
 
 CLAIMS = {
     "delivers": "an epoch runs to its end",
@@ -27,7 +27,7 @@ CLAIMS = {
     "reshuffled": "two epochs with the same seed differ",
     "batches": "all batches of an epoch but one have the requested size",
 }
-"""What the contract tests require of every loader; `Loader.broken` names the exceptions."""
+"""Name and meaning of what the contract tests require of every loader; `Loader.broken` names the exceptions."""
 
 
 class Batch(NamedTuple):
@@ -93,11 +93,11 @@ class Loader(Protocol):
     `pytest tests/loaders/test_contract.py -k acme`.
     """
 
-    name: ClassVar[str]  # on the command line, in the records, and of the dependency group in pyproject.toml
-    imports: ClassVar[tuple[str, ...]]  # modules of the group; the parent process finds them without importing them
-    store: ClassVar[str]  # format on disk, and its version: "h5ad/1", "zarr-sharded/1"
+    name: ClassVar[str]  # the name on the command line, in the records, and of the dependency group in pyproject.toml
+    imports: ClassVar[tuple[str, ...]]  # modules it needs; the parent process finds them without importing them
+    store: ClassVar[str]  # the format on disk and its version: "h5ad/1", "zarr-sharded/1"
     knobs: ClassVar[Mapping[str, object]]  # the loader's own parameters, with the defaults that its authors recommend
-    in_memory: ClassVar[bool]  # optional: it holds all cells once it is open, and is not compared with the others
+    in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; then it is not compared
 
     @classmethod
     def broken(cls, condition: Condition) -> Mapping[str, str]:
@@ -105,44 +105,45 @@ class Loader(Protocol):
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Writes the store into the empty folder `path`, and calls `progress` with the number of cells done so far.
+        """Writes the store into the empty folder `path`, and calls `progress` with the number of cells written so far.
 
-        Only for a loader whose `store` is not UNCONVERTED. It is called once per data set, and the caller keeps the
-        store only if it is complete. `progress` gets ints in ascending order, and `dataset.n_cells` last.
+        Only loaders whose `store` is not UNCONVERTED have this method. It is called once per data set, and the caller
+        keeps the store only if it is complete. `progress` gets ints in ascending order, and `dataset.n_cells` last.
         """
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Self:
         """Opens the store at `path`, or the files `dataset.paths` if `store` is UNCONVERTED.
 
-        rows: whether batches carry row ids. Raises Incompatible for a condition that it cannot honour. The library is
-        imported here, not when the module is imported.
+        rows: whether batches carry row ids. Raises Incompatible for a condition that the loader cannot honour. The
+        library is imported here, not when the adapter's module is imported.
         """
 
     @classmethod
     def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
         """Upper bounds on the throughput with this store, each measured for `seconds` with one thread per core.
 
-        Returns decode_cells_per_s (None if the store is not compressed), copy_cells_per_s by output, and piece_bytes,
-        the size of a chunk on disk. Optional: for loaders that can decode their store and copy its cells separately.
+        Returns a dict of decode_cells_per_s (None if the store is not compressed), copy_cells_per_s (a dict by output),
+        and piece_bytes, the mean size of a chunk of values on disk or, if the store is not compressed, of the values of
+        a cell. Optional: for loaders that can decode their store and copy its cells separately.
         """
 
     @classmethod
     def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
-        """A program that reads the data with the settings of the condition, without the harness.
+        """The source of a Python program that reads the data with the settings of the condition, without the harness.
 
-        It uses the library's own API, reads the labels too, and iterates in a loop `for epoch in range(10)`. Optional.
+        The program uses the library's own API, reads labels too, and has the loop `for epoch in range(10)`. Optional.
         """
 
     def epoch(self, index: int) -> Iterator[Batch]:
         """One pass over the cells, in an order that is a function of (condition.seed, index).
 
-        Called with 0, 1, 2, ... in turn; each iterator is exhausted or dropped before the next call.
+        It is called with 0, 1, 2, ... in turn; each iterator is exhausted or dropped before the next call.
         """
 
     @property
     def fetch_rows(self) -> int:
-        """Rows per fetch: batches arrive in bursts of this many rows."""
+        """The number of rows per fetch: batches arrive in bursts of this many rows."""
 
     def close(self) -> None:
         """Releases files, threads and processes. It may be called in the middle of an epoch."""

@@ -1,4 +1,5 @@
-"""The oracle, with which the other loaders must agree: all cells in memory, permuted and cut into minibatches."""
+"""The oracle with which the other loaders must agree. It holds all cells in memory, permutes them and cuts them into
+minibatches."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Reference:
-    """Reads all files when it is opened, so it needs 8 bytes per stored value of X; a dense X stores zeros, too."""
+    """Reads all files when it is opened, so it needs 8 bytes of memory per stored value; a dense X stores zeros."""
 
     name = "reference"
     imports = ("anndata",)

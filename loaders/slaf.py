@@ -1,4 +1,5 @@
-"""SLAF: Lance fragments of (cell, gene, value), read in a thread. Its raw batches are tables, converted to CSR here."""
+"""SLAF: Lance fragments of (cell, gene, value) records, read in a thread. Its raw batches are tables, which the adapter
+converts to CSR."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,21 +17,23 @@ from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 STORE = "cells.slaf"
-FRAGMENT_CELLS = 1_024  # with its 16 scanners, a buffer of 16,384 cells
+FRAGMENT_CELLS = 1_024  # per fragment: 16 scanners read 16,384 cells at a time
 FRAGMENTS = 48, 10_000
-"""The least and the most fragments of a store. Mixing needs three times as many fragments as scanners, if there are
-enough cells. Each fragment is appended with a list of all earlier ones: with 100,000 fragments, the lists would be
-larger than the cells."""
+"""The minimum (if there are enough cells) and the maximum number of fragments of a store.
+
+Minimum: mixing needs three times as many fragments as scanners. Maximum: each fragment is appended with a list of all
+earlier ones; with 100,000 fragments, the lists would be larger than the cells.
+"""
 SLAB = 8_192  # cells
 COUNT_MAX, GENES_MAX = 2**16 - 1, 2**16
 
 
 class Slaf:
-    """A read takes one fragment from each of `n_scanners` scanners chosen at random, and shuffles their cells.
+    """A read takes one fragment from each of `n_scanners` scanners chosen at random, and shuffles their cells together.
 
-    Every epoch creates a loader of the library, and drops it when all cells with counts have been delivered: the
-    library waits 80 s before it ends an epoch. `use_mixture_of_scanners` False reads one fragment after another
-    instead, in the same order in every epoch.
+    Every epoch creates a loader of the library, and drops it when all cells with counts have been delivered, because
+    the library waits 80 s before it ends an epoch. If `use_mixture_of_scanners` is False, fragments are read one after
+    another instead, in the same order in every epoch.
     """
 
     name = "slaf"
@@ -50,10 +53,10 @@ class Slaf:
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Converts one h5ad that refers to all files: given several files, the library loses the last cell of each.
+        """Converts one virtual h5ad that refers to all files: given several, the library loses each one's last cell.
 
-        Memory: the obs table and the cells of a fragment. Values are stored as 16-bit counts, as its authors do, only
-        if all of them are 16-bit counts; the library itself would check the first 10,000.
+        Memory: the obs table, and the cells of a slab or of a fragment. SLAF's authors store values as 16-bit integers.
+        Here this is done only if all values of a CSR X fit; the library itself would check the first 10,000.
         """
         if dataset.n_genes > GENES_MAX:
             raise Incompatible(f"its conversion numbers genes in 16 bits, and there are {dataset.n_genes:,}")
@@ -115,7 +118,7 @@ class Slaf:
             raise RuntimeError(f"the library ended an epoch {remaining:,} cells early")
 
     def _csr(self, table) -> tuple[csr_matrix, np.ndarray]:
-        """(matrix, row ids) of a table of the library, whose shuffle keeps the values of a cell together."""
+        """(CSR matrix, row ids) of a table of the library. The rows of a cell are adjacent in it, even if shuffled."""
         cells = table["cell_integer_id"].to_numpy()
         indptr = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]])
         genes = table["gene_integer_id"].to_numpy().astype(np.int32)
@@ -124,7 +127,7 @@ class Slaf:
         return csr_matrix((values, genes, indptr), shape=(len(ids), self.n_genes)), ids
 
     def close(self) -> None:
-        """Waits until the current read has ended; the library's own stop leaves it running after a second."""
+        """Stops the reading thread and waits until it has ended. The library's own stop waits a second at most."""
         if self.loader is not None:
             prefetcher = self.loader._dataset.prefetcher  # there is no public way to stop it
             prefetcher.stop()
@@ -142,7 +145,7 @@ def _fragment_cells(dataset: Dataset) -> int:
 
 
 def _be_silent() -> None:
-    """Turns off the library's log. To be called before its import, which prints a greeting."""
+    """Turns off the library's log. Call this before the library is imported, because the import prints a greeting."""
     from loguru import logger
 
     os.environ.setdefault("LANCE_LOG", "error")
@@ -150,9 +153,10 @@ def _be_silent() -> None:
 
 
 def _write_virtual(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:
-    """Writes an h5ad of all cells with X as virtual data sets over the files, and the genes of each cell in obs.
+    """Writes an h5ad of all cells, with X as HDF5 virtual data sets over the files, and the column n_genes in obs.
 
-    The library uses this column of obs instead of reading all of X once more to count them.
+    n_genes: int64, the number of stored values of each cell. The library uses this column of obs; without it, it would
+    read all of X once more to count them.
     """
     import anndata as ad
     import h5py
@@ -177,7 +181,7 @@ def _write_virtual(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:
 
 
 def _joined(dataset: Dataset, name: str, shape: tuple[int, ...], dtype: type):
-    """A virtual layout that concatenates the arrays called `name` of the files."""
+    """An HDF5 virtual layout that concatenates the arrays called `name` of all files."""
     import h5py
 
     layout, start = h5py.VirtualLayout(shape, dtype), 0

@@ -12,11 +12,11 @@ from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 MEASUREMENT, LAYER = "RNA", "data"
-SLAB_ROWS = 50_000  # per fragment; the library's own converter writes fragments of up to 100 million counts
+SLAB_ROWS = 50_000  # cells per fragment; the library's own converter writes up to 100 million counts per fragment
 
 
 class TileDBSOMA:
-    """X has the schema that tiledbsoma.io writes; the soma_joinid of a cell is its row id. obs and var hold ids."""
+    """X has the schema that tiledbsoma.io writes. A cell's soma_joinid is its row id. obs and var hold ids."""
 
     name = "tiledbsoma"
     imports = ("tiledbsoma_ml", "tiledbsoma", "torch")
@@ -72,7 +72,7 @@ class TileDBSOMA:
                 return_sparse_X=condition.output == "csr",
                 **knobs,
             )
-        # As experiment_dataloader of tiledbsoma_ml does, which would also set the start method for all other libraries.
+        # As in experiment_dataloader of tiledbsoma_ml, which would also set the start method for all other libraries.
         context = "spawn" if condition.workers else None
         self.loader = DataLoader(
             self.dataset,

@@ -19,7 +19,7 @@ DATA = Path("data")
 
 @cache
 def entries() -> dict[str, Any]:
-    """The tables of datasets.toml by name."""
+    """The tables of datasets.toml, by the name of the data set."""
     return tomllib.loads(DATASETS.read_text())
 
 
@@ -35,9 +35,9 @@ def grids(spec: str) -> tuple[str, ...]:
 def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int, int], None] | None = None) -> Dataset:
     """The data set that `spec` names. A synthetic one is generated if it does not exist.
 
-    labels: the obs columns to use as labels; None selects those in datasets.toml, or for a path as `inspect` does.
-    progress(cells done, cells in all) is called during the generation. Raises UserError if there is no such data set or
-    it cannot be read.
+    labels: the obs columns to use as labels; None selects those in datasets.toml, or, if `spec` is a path, those that
+    `inspect` selects. progress(number of cells done, number of cells in all) is called during the generation. Raises
+    UserError if there is no such data set or it cannot be read.
     """
     entry = entries().get(spec)
     if entry is None:
@@ -62,7 +62,7 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
 
 
 def remote_names(remote: dict[str, Any]) -> list[str]:
-    """The names of the files of a `remote` table of datasets.toml."""
+    """The names of the files that a `remote` table of datasets.toml describes."""
     return [remote["files"].format(number) for number in remote["numbers"]]
 
 

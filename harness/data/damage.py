@@ -9,9 +9,10 @@ from harness.data.dataset import Dataset
 
 
 def first_damage(dataset: Dataset, limit_s: float = 30.0) -> str | None:
-    """A message that names the file and the number of the first gzip chunk that cannot be inflated.
+    """A message that names the first gzip chunk that cannot be inflated, or the first file that cannot be read.
 
-    Returns None if all chunks that could be checked in `limit_s` seconds are sound, or if the files are not gzip.
+    Returns None if all chunks that could be checked in `limit_s` seconds are sound. Only arrays that are compressed by
+    gzip without a shuffle filter are checked.
     """
     stop = time.monotonic() + limit_s
     for path in dataset.paths:

@@ -13,8 +13,8 @@ import numpy as np
 class Dataset:
     """h5ad files in row order. A row id is the index of a cell in their concatenation.
 
-    lengths: cells per file. nnz: stored values of X in all files. x_format: "csr" or "dense". fingerprint: 16 hex
-    digits, a hash of samples of the content.
+    lengths: the number of cells in each file. nnz: the number of stored values of X in all files. x_format: "csr" or
+    "dense". fingerprint: 16 hex digits, a hash of the shapes and of samples of the content. label_names: obs columns.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Dataset:
         return sum(path.stat().st_size for path in self.paths)
 
     def labels(self, column: str) -> np.ndarray:
-        """Codes of an obs column by row id, int32, (n_cells,); -1 for a missing label.
+        """The codes of a categorical obs column by row id, int32, (n_cells,); -1 for a missing label.
 
-        Files may differ in their categories: equal values have equal codes.
+        Equal values have equal codes in all files, even if the files list different categories.
         """
         from anndata.io import read_elem
 

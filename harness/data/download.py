@@ -13,17 +13,17 @@ from harness.data import catalogue
 from harness.errors import UserError, unknown
 from harness.machine.lock import lock
 
-RANGE_BYTES = 32 << 20  # per request; a broken connection loses at most this much
+RANGE_BYTES = 32 << 20  # bytes per request; a broken connection loses at most this many
 TRIES = 6  # consecutive attempts at one request; the wait between them doubles from WAIT_S
 WAIT_S = 1.0
 REFUSALS = (400, 401, 403, 404, 410)  # HTTP status codes for which a retry is useless
-SPARE_BYTES = 1 << 30  # free space that is left on the disk
+SPARE_BYTES = 1 << 30  # space on the disk that a download must leave free
 
 
 def fetch_named(name: str, project: str, progress: Callable[[int, int], None]) -> None:
-    """Downloads a data set of datasets.toml; the Google Cloud project `project` pays.
+    """Downloads the data set called `name` in datasets.toml. The Google Cloud project `project` pays.
 
-    progress(MB on disk, MB in all) is called after each request. Raises UserError as `fetch`, and for an unknown name.
+    progress(MB on disk, MB in all) is called after each request. Raises UserError like `fetch`, or for an unknown name.
     """
     remotes = {spec: entry["remote"] for spec, entry in catalogue.entries().items() if "remote" in entry}
     if name not in remotes:

@@ -1,4 +1,4 @@
-"""From paths to a `Dataset`: finds h5ad files, reads their metadata, and checks that they form one table of cells."""
+"""Makes a `Dataset` of paths: finds h5ad files, reads their metadata, and checks that they form one table of cells."""
 
 import glob
 import hashlib
@@ -44,10 +44,11 @@ def natural(path: Path) -> list[tuple[int, int | str]]:
 
 
 def inspect(name: str, paths: Sequence[Path], labels: Sequence[str] | None) -> Dataset:
-    """Reads the metadata of the files, but no cell, and checks that they form one data set.
+    """The data set that the files form. Reads their metadata, but no cells, and checks that they fit together.
 
     labels: the obs columns to use as labels. None selects all categorical columns that are in every file and have 2 to
-    10,000 distinct values. Raises UserError for files that cannot be benchmarked and for unknown labels.
+    10,000 distinct values in all files together. Raises UserError for files that cannot be benchmarked and
+    for unknown labels.
     """
     files = [_metadata(path) for path in paths]
     first = files[0]
@@ -82,7 +83,7 @@ def inspect(name: str, paths: Sequence[Path], labels: Sequence[str] | None) -> D
 
 
 def _metadata(path: Path) -> dict[str, Any]:
-    """What `inspect` needs to know of one file. Raises UserError if it is not a sound h5ad file."""
+    """The metadata of one file that `inspect` needs, by name. Raises UserError if it is not a sound h5ad file."""
     if not os.access(path, os.R_OK):
         raise UserError(f"{path} cannot be read: permission denied.")
     if not path.is_file() or not h5py.is_hdf5(path):
@@ -125,7 +126,7 @@ def _metadata_of(path: Path, file: h5py.File) -> dict[str, Any]:
         for column in map(_text, file["obs"].attrs.get("column-order", ())):
             element = file["obs"][column]
             if isinstance(element, h5py.Group) and _text(element.attrs.get("encoding-type", "")) == "categorical":
-                # One value more than a label may have is enough to reject a column, for example of barcodes.
+                # One value more than a label may have is enough to reject a column, such as one of barcodes.
                 categoricals[column] = set(_strings(element["categories"], LABEL_VALUES.stop))
     return {
         "n_cells": n_cells,
@@ -152,9 +153,9 @@ def _text(value: str | bytes) -> str:
 
 
 def _strings(element: h5py.Dataset | h5py.Group, count: int | None = None) -> list[bytes]:
-    """The first `count` values (None: all) of an array of names, as UTF-8.
+    """The first `count` values (None: all) of an array of names, as UTF-8 bytes.
 
-    A nullable array is a group of its values and a mask.
+    element: a data set or, if the array is nullable, the group of its values and its mask.
     """
     values = element["values"] if isinstance(element, h5py.Group) else element
     names = values[:count].tolist()
@@ -162,7 +163,10 @@ def _strings(element: h5py.Dataset | h5py.Group, count: int | None = None) -> li
 
 
 def _sampled_digest(path: Path, pieces: int = 16, piece_bytes: int = 4096) -> str:
-    """SHA-256 of the file's size and of pieces spread evenly over it, so that 314 GB need not be read."""
+    """The SHA-256, in hex, of the file's size and of `pieces` pieces spread evenly over the file.
+
+    The whole file is not hashed, because a data set may have 314 GB.
+    """
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:

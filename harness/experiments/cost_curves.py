@@ -1,4 +1,4 @@
-"""The cost per cell by the number of cells that are processed at once: ranking genes, shuffling, reading and fitting.
+"""Measures how the cost per cell of ranking genes, shuffling, reading and fitting depends on the cells per call.
 
 SLAF's authors found with the first three that larger batches are cheaper per cell. In five phases they went from a
 loader of single cells to their own ("ladder"). Fitting a model is annbatch's first supplementary figure. Reading is
@@ -21,7 +21,7 @@ from harness.data.dataset import Dataset
 from harness.records.cost import PHASES
 from loadstone import BlockShuffling, open_h5ad
 
-REPEATS, LEAST_S = 5, 0.25  # per size; minimum duration of a repeat in seconds
+REPEATS, LEAST_S = 5, 0.25  # repeats per size, and the minimum duration of a repeat in seconds
 RANKED = 1_024  # genes that are kept per cell
 GENES = 8_192  # inputs of the fitted models
 SIZES = {
@@ -34,7 +34,10 @@ Timed = Callable[[], object]
 
 
 def measure(dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[float]]:
-    """Microseconds per cell of each repeat, by (law, method, size). Each repeat measures in another random order."""
+    """Microseconds per cell, one value per repeat, by (law, method, size). Each repeat has another random order.
+
+    law: the operation, or "ladder". size: the number of cells per call; for "ladder", the number of the phase.
+    """
     with closing(open_h5ad(dataset.paths)) as source, h5py.File(dataset.paths[0]) as file:
         rows = np.random.default_rng(0).permutation(dataset.n_cells)[: max(max(sizes) for sizes in SIZES.values())]
         cells = take(source, np.sort(rows))
@@ -66,7 +69,7 @@ def take(source: object, rows: np.ndarray) -> csr_matrix:
 
 
 Work = Iterator[tuple[str, str, int, int, Timed]]
-"""(law, method, size, cells of one call, the call)."""
+"""Yields (law, method, size, number of cells that one call processes, function to call)."""
 
 
 def _ranking(cells: csr_matrix) -> Work:

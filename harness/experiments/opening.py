@@ -1,9 +1,9 @@
-"""The time that our own loader takes to open files: of a data set, and of files as large as those of Tahoe-100M.
+"""The time that our own loader takes to open the files of a data set, or files as large as those of Tahoe-100M.
 
     python -m harness.experiments.opening tahoe-mini
     python -m harness.experiments.opening large FOLDER
 
-`large` writes 14 files of 7.2 million cells and 206,000 chunks an array into FOLDER (1.6 GB), unless they are there.
+`large` writes 14 files of 7.2 million cells and 206,000 chunks per array into FOLDER (1.6 GB), unless they are there.
 Every chunk holds zeros, so that the files can be opened, but not used. Files are in the page cache.
 """
 
@@ -25,7 +25,7 @@ FILES, CELLS, COUNTS, GENES = 14, 7_200_000, 1_400, 62_710
 
 
 def write_large(folder: Path) -> list[Path]:
-    """The files, written where they are missing."""
+    """The paths of the large files in `folder`. Those that are missing are written."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"plate{number}.h5ad" for number in range(1, FILES + 1)]
     for path in paths:

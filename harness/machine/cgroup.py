@@ -30,9 +30,9 @@ class Group:
         (self.folder / "cgroup.procs").write_text(str(pid))
 
     def limit(self, n_bytes: int) -> None:
-        """Limits the sum of process memory and page cache, without swapping.
+        """Limits the sum of the group's process memory and page cache to `n_bytes`, without swapping.
 
-        The excess is dropped from the page cache at once. Raises OSError if that is not enough.
+        Page cache in excess of the limit is dropped at once. Raises OSError if that does not free enough.
         """
         name, swap = {
             "cgroup v1": ("memory.limit_in_bytes", "memory.swappiness"),
@@ -63,7 +63,7 @@ class Group:
 
 @contextmanager
 def group() -> Iterator[Group | None]:
-    """A new group for one worker; None if this user cannot create one. It is removed at the end of the context."""
+    """Yields a new group for one worker, or None if this user cannot create one. The end of the context removes it."""
     created = _create()
     try:
         yield created
@@ -94,7 +94,7 @@ def _parents() -> Iterator[tuple[str, Path]]:
 
     Version 1: the group of this process, then the root group. Version 2: a group can pass its controllers to children
     only if it contains no processes. So the candidates are the parent of this process's group, which a user's scope has
-    delegated to the user, and this process's group, if it has been set up in this way.
+    delegated to the user, and this process's group, if "memory" is among the controllers that it passes on.
     """
     try:
         lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]

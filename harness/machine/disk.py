@@ -23,8 +23,8 @@ import numba
 import numpy as np
 
 THREADS = 16  # concurrent reads
-MOST_BYTES = 1 << 30  # read in one pass, at most
-MOST_S = 10.0  # duration of a pass, at most
+MOST_BYTES = 1 << 30  # the most bytes that one pass reads
+MOST_S = 10.0  # the longest duration of a pass
 SEQUENTIAL_BYTES = 1 << 20  # size of a piece in sequential order
 PAGE = 4096  # O_DIRECT reads whole pages
 HUGE_PAGE = 1 << 21
@@ -53,9 +53,9 @@ class Stretch(NamedTuple):
 
 
 def stretches(paths: Sequence[Path], piece: int) -> list[Stretch]:
-    """At least THREADS sections of the largest files, of about equal length; [] if no file is as long as a piece.
+    """Divides the largest files into sections of similar length: about THREADS, or more if there are more files.
 
-    piece: bytes of one read.
+    At most 4 * THREADS files and MOST_BYTES are used. [] if no file is as long as a piece. piece: bytes of one read.
     """
     sizes = {path: path.stat().st_size // piece * piece for path in paths}
     largest = sorted(sizes, key=sizes.get, reverse=True)[: 4 * THREADS]
@@ -70,10 +70,10 @@ def stretches(paths: Sequence[Path], piece: int) -> list[Stretch]:
 
 
 def own(parts: Sequence[Stretch], piece: int, mode: Mode, huge_pages: bool = False) -> float | None:
-    """Bytes/s of one pass over the parts by this module's reader; None if the file system has no O_DIRECT.
+    """Bytes/s of one pass over the parts by this module's reader; None if `mode` needs O_DIRECT and there is none.
 
-    Each part has its own thread. piece: bytes of one read. The caller evicts the files first. huge_pages: put the
-    buffers into huge pages, which doubles the rate of O_DIRECT. Raises OSError if a file cannot be read.
+    Each part has its own thread. piece: the bytes of one read. The caller must evict the files first. huge_pages: put
+    the buffers into huge pages, which doubles the rate of O_DIRECT. Raises OSError if a file cannot be read.
     """
     if mode.direct and not hasattr(os, "O_DIRECT"):
         return None
@@ -147,7 +147,7 @@ def fio_version() -> str | None:
 
 
 def fio(parts: Sequence[Stretch], piece: int, mode: Mode) -> float | None:
-    """The same pass by fio, in bytes/s; None if direct reads fail. Raises OSError if buffered reads fail."""
+    """Bytes/s of the same pass as `own`, by fio; None if direct reads fail. Raises OSError if buffered reads fail."""
     command = [
         "fio", "--output-format=json", "--readonly", "--thread", "--group_reporting", "--ioengine=psync",
         f"--rw={'randread' if mode.order == 'random' else 'read'}", f"--bs={piece}", f"--direct={int(mode.direct)}",

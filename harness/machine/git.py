@@ -6,9 +6,9 @@ from harness.machine.host import ROOT
 
 
 def state() -> tuple[str | None, bool | None]:
-    """(commit, whether the code differs from it); (None, None) outside a checkout or without git.
+    """(hash of the commit, whether the code differs from it); (None, None) outside a checkout or without git.
 
-    The comparison includes tracked files outside results/, and untracked files in the packages.
+    "The code" is the tracked files outside results/, and all files in the packages, even untracked ones.
     """
 
     def git(*arguments: str) -> str | None:

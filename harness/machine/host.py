@@ -19,7 +19,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 def available_cores() -> int:
-    """The number of cores that this process may run on; an affinity mask may exclude some of the machine's."""
+    """The number of cores that this process may run on; an affinity mask may exclude some cores of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -49,7 +49,7 @@ def machine() -> str:
 
 
 def filesystem(path: Path) -> str | None:
-    """The type of the file system that holds `path`, as /proc/mounts names it."""
+    """The type of the file system that holds `path`, as /proc/mounts names it; None if its mount is not listed."""
     resolved = path.resolve()
     mounts = [p for p in psutil.disk_partitions(all=True) if resolved.is_relative_to(p.mountpoint)]
     return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else None

@@ -24,8 +24,9 @@ OWN = Path(".venvs")
 class Environment:
     """One Python installation.
 
-    python: its version. packages: version by package name. missing: those of the requested modules that cannot be
-    imported. owners: by requested module, the packages that provide its top-level module.
+    python: the version of Python. packages: the version of each installed package, by lower-case name. missing: the
+    requested modules that cannot be imported. owners: for each requested module, the names of the packages that provide
+    its top-level module.
     """
 
     python: str
@@ -49,12 +50,13 @@ def interpreter(loader: str) -> str:
 
 
 def environment(loader: str, modules: tuple[str, ...]) -> Environment:
-    """The environment of the Python that runs the loader. modules: those to look for."""
+    """The environment of the Python that runs the loader. modules: the modules to look for."""
     return _ask(interpreter(loader), modules) if own(loader) else _inspect(modules)
 
 
 def missing(loader: str, modules: tuple[str, ...]) -> list[str]:
-    """Those of the modules that the Python of the loader lacks. In this Python it does not look up package versions."""
+    """The modules in `modules` that the Python of the loader lacks. If that is this Python, no package versions are
+    looked up."""
     return _ask(interpreter(loader), modules).missing if own(loader) else _missing(modules)
 
 

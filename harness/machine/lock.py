@@ -10,7 +10,10 @@ from harness.errors import UserError
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Creates and locks the folder. UserError if it is not writable, or another process holds the lock."""
+    """Creates the folder if needed, and holds its lock during the context.
+
+    Raises UserError at once if the folder is not writable or another process holds the lock.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("w")

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-WINDOW_BYTES = 1 << 30  # mapped at a time by `resident`
+WINDOW_BYTES = 1 << 30  # the bytes of a file that `resident` maps at a time
 
 
 def evict(paths: Sequence[Path]) -> str | None:
-    """Drops the files from the page cache. Returns the method, or None if this system offers none.
+    """Drops the files from the page cache. Returns the method used, or None if this system offers none.
 
-    "fadvise" drops only these files, so that the libraries that a worker imports and the data of other processes stay
-    in memory. If mincore still finds pages of the files, and this user is root, "drop_caches" empties the whole cache.
+    "fadvise" is tried first. It drops only these files, so that the libraries that a worker imports and the data of
+    other processes stay in memory. If mincore still finds pages of the files, or cannot tell, and this user is root,
+    "drop_caches" empties the whole cache.
     Call this before the process that maps the files starts: mapped pages are not dropped.
     """
     for path in paths:

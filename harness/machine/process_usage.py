@@ -14,7 +14,10 @@ import psutil
 
 
 class Usage(NamedTuple):
-    """The sum over this process, its living descendants and its ended children; None: cannot be measured."""
+    """Sums over this process, its living descendants and its ended children.
+
+    cpu_s: CPU seconds. disk_read_bytes: None if it cannot be measured.
+    """
 
     cpu_s: float
     disk_read_bytes: int | None
@@ -63,7 +66,7 @@ def peak_rss_bytes() -> int | None:
 def held_bytes(store: Sequence[str]) -> int:
     """The PSS of this process and its living descendants in bytes, without the mapped pages of the store.
 
-    store: the absolute paths of its files. Their mapped pages can be dropped, so they are not counted.
+    store: the absolute paths of the store's files. Their mapped pages can be dropped, so they are not counted.
     """
     store, total = set(store), 0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):

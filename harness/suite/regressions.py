@@ -4,8 +4,8 @@
     python -m harness.suite.regressions check                      # runs all benchmarks once in this environment
     python -m harness.suite.regressions publish                    # writes a site of all results to .asv/html
 
-The exit code is that of asv. For `compare`: 1 for a regression by more than the factor, 2 if a benchmark failed. It is
-2 if there is nothing to compare.
+The exit code is that of asv. For `compare`: 1 for a regression by more than the factor, 2 if a benchmark failed or if
+there is nothing to compare.
 """
 
 import os

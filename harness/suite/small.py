@@ -34,7 +34,7 @@ def dataset(loader: str = "native") -> Dataset:
 
 
 def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> Window:
-    """The measurement of one condition, as a worker of the runner makes it."""
+    """Measures one condition in this process, by the function that the workers of `harness.run` call."""
     job = Job(
         task="measure", loader=condition.loader, adapter=loaders.NAMES[condition.loader], dataset=small,
         store=store_path(small, condition.loader), condition=condition, timing=timing,
@@ -49,5 +49,5 @@ def us_per_cell(small: Dataset, condition: Condition) -> dict[str, Any]:
 
 
 def sample(value: float) -> dict[str, Any]:
-    """A number in the form of a single sample, which asv tests for significance."""
+    """`value` as a result of asv with a single sample. asv tests the samples of all rounds for significance."""
     return {"samples": [value], "number": 1}

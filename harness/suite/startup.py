@@ -1,4 +1,4 @@
-"""The time our loader needs to open and to deliver its first minibatch, and its peak memory."""
+"""The time that our loader takes to open and to deliver its first minibatch, and its peak memory."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ class Startup:
         return sample(measured(self.dataset, self.condition, self.short_timing).open_s * 1e3)
 
     def track_first_batch_ms(self, store: str) -> dict:
-        """The time from opening to the first minibatch."""
+        """The time from the start of opening to the first minibatch."""
         window = measured(self.dataset, self.condition, self.short_timing)
         return sample((window.open_s + window.first_batch_s) * 1e3)
 

@@ -9,26 +9,27 @@ from loadstone.reading.files import describing
 
 
 def name_column(root: Any, matrix: str) -> Any:
-    """The array of gene names for a matrix in an open h5ad or zarr file; None if the file has none.
+    """The array of gene names, still on disk, for a matrix in an open h5ad file or zarr group; None if there is none.
 
-    Names may repeat, as they do in files of 10x Genomics.
+    matrix: the path of the matrix in the file, such as "raw/X". Names may repeat, as in files of 10x Genomics.
     """
     table = "raw/var" if matrix.startswith("raw/") else "var"
     if table not in root:
         return None
     var = root[table]
-    if not hasattr(var, "keys"):  # a table of records, as anndata wrote before 0.7
+    if not hasattr(var, "keys"):  # a table of records, as anndata before 0.7 wrote it
         return var.fields("index") if var.dtype.names and "index" in var.dtype.names else None
     index = var.attrs.get("_index", "_index")
     index = index.decode() if isinstance(index, bytes) else str(index)
     if index not in var:
         return None
     column = var[index]
-    return column["values"] if hasattr(column, "keys") else column  # a nullable array is a group of two
+    # A nullable array is a group of its values and a mask.
+    return column["values"] if hasattr(column, "keys") else column
 
 
 def check_count(name: str, column: Any, n_genes: int) -> None:
-    """ValueError if the number of gene names is not the number of columns of the matrix."""
+    """ValueError if the file `name` has gene names, and their number is not that of the matrix's columns, n_genes."""
     if column is None:
         return
     n = column.shape[0] if hasattr(column, "shape") else len(column)
@@ -37,9 +38,9 @@ def check_count(name: str, column: Any, n_genes: int) -> None:
 
 
 def check_same(files: Iterable[tuple[str, Any]], matrix: str) -> None:
-    """ValueError if two files have different gene names; names both files and the first difference.
+    """ValueError if two files have different gene names; it names both files and the first difference.
 
-    files: the path of each, and the open h5ad or zarr file.
+    files: for each file its path and the open h5ad file or zarr group. matrix: the path of the matrix in each file.
     """
     (first, root), *others = files
     genes = _names(first, root, matrix)
@@ -56,14 +57,14 @@ def _names(path: str, root: Any, matrix: str) -> np.ndarray | None:
 
 
 def _difference(genes_a: Any, genes_b: Any) -> str | None:
-    """The first difference between the names of the genes of two files; None if there is none."""
+    """The first difference between the gene names of two files, in words; None if there is none."""
     if genes_a is None and genes_b is None:
         return None
     if genes_a is None or genes_b is None:
         return f"the {'first' if genes_a is None else 'second'} does not name its genes"
     if genes_a.shape == genes_b.shape and np.array_equal(genes_a, genes_b):
         return None
-    texts_a, texts_b = _texts(genes_a), _texts(genes_b)  # one may hold bytes and the other text
+    texts_a, texts_b = _texts(genes_a), _texts(genes_b)  # one array may hold bytes and the other text
     for i, (a, b) in enumerate(zip(texts_a, texts_b, strict=False)):
         if a != b:
             return f"gene {i} is {a!r} in the first and {b!r} in the second"

@@ -1,7 +1,7 @@
 """A CSR or dense matrix in h5ad files, without conversion.
 
-HDF5 is asked once where the chunks lie. They are then read directly from the file and decoded by threads, which hold
-neither the GIL nor HDF5's lock.
+HDF5 is asked once where the chunks lie. After that, threads read the chunks directly from the file and decode them, and
+hold neither the GIL nor HDF5's lock.
 """
 
 import math
@@ -32,13 +32,13 @@ CODECS = {
     BLOSC: registry.blosc,
     ZSTD: registry.zstd,
 }
-"""By HDF5's filter number."""
+"""For each HDF5 filter number (None: no filter), the function that makes its codec."""
 NO_CODEC = "no other codec is at hand for its filters"
-MOST_UNWRITTEN = 10_000  # chunks of an array, if more than half of them were never written
+MOST_UNWRITTEN = 10_000  # an array with more chunks, more than half of them never written, is refused
 
 
 class StoredMatrix(NamedTuple):
-    """The matrix of a file: its h5py group or dataset, its form ("csr" or "dense"), its numbers of rows and genes."""
+    """The matrix of a file. x: its h5py group or dataset. form: "csr" or "dense". rows, n_genes: their numbers."""
 
     path: str
     fd: int
@@ -58,12 +58,13 @@ def open_h5ad(
 ) -> Matrix | Indexed:
     """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
 
-    matrix: "X", "raw/X" or "layers/NAME", stored as CSR or dense, in the same form in all files. All files must have
-    the same genes in the same order. Of a CSR matrix only indptr is read here. output, threads: see `Matrix`; a dense
-    matrix is read by one thread. verify: when the checksums of chunks are verified, see `Chunked`.
+    matrix: "X", "raw/X" or "layers/NAME". It must be stored as CSR in all files, or as dense in all. All files must
+    have the same genes in the same order. Of the arrays of a CSR matrix, only indptr is read here. output, threads: see
+    `Matrix`; a matrix stored as dense is read by one thread. verify: when the checksums of the chunks of a CSR matrix
+    are verified, see `Chunked`.
 
-    Raises OSError for a file that is truncated or unreadable, ValueError for files that are damaged, differ from each
-    other or hold CSC, and for invalid arguments.
+    Raises OSError for a file that is truncated or unreadable; ValueError for files that are damaged, for files with
+    different genes or forms, for a matrix in CSC, and for invalid arguments.
     """
     paths = several(paths)
     validate.choice("verify", verify, ("first", "always", "never"))
@@ -142,7 +143,7 @@ def _part(stored: StoredMatrix, files: Files, verify: Verify) -> Part:
 
 
 def _in_this_file(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
-    """The dataset, if it lies in the file that the user named; ValueError for external, virtual and linked data."""
+    """Returns the dataset. ValueError if its data are external, virtual or linked, and so not in the file `path`."""
     if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
         raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
     return dataset
@@ -172,9 +173,9 @@ def _dense(stored: StoredMatrix, files: Files) -> Tiles | ThroughRows:
 def _layout(
     name: str, fd: int, dataset: h5py.Dataset, file_bytes: int
 ) -> tuple[Codec, Table | Callable[[int], np.ndarray]] | str:
-    """The codec of its chunks and where they lie, in row-major order; or the reason why only h5py can read them.
+    """The codec of a dataset's chunks and where they lie, as in `Chunked`; or the reason why only h5py can read them.
 
-    ValueError if the chunk table is damaged.
+    Chunks are numbered in row-major order. ValueError if the chunk table is damaged.
     """
     if dataset.file.userblock_size:
         return "the file begins with a user block"
@@ -214,7 +215,7 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
 
 
 def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
-    """The codec that undoes these filters, given in the order of application; None if only HDF5 can."""
+    """The codec that undoes these filters, listed in the order in which they were applied; None if only HDF5 can."""
     shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
     rest = filters[shuffled : len(filters) - summed]
     if len(rest) > 1 or (rest and rest[0] not in CODECS):
@@ -223,15 +224,16 @@ def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
 
 
 def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every chunk, in row-major order: its offset in the file, its size in bytes, and HDF5's filter mask.
+    """Three arrays, int64 (chunks,): each chunk's offset in the file, its size in bytes, and its filter mask.
 
-    The mask has a bit for each filter that was not applied. A chunk that was never written has size 0.
+    Chunks are numbered in row-major order. Bit k of a mask is set if filter k was not applied to the chunk. A chunk
+    that was never written has size 0.
     """
     grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
     n_chunks, n_written = math.prod(grid), dataset.id.get_num_chunks()
     if n_chunks > max(MOST_UNWRITTEN, 2 * n_written):
         raise ValueError(f"{name} should have {n_chunks:,} chunks, but only {n_written:,} were written")
-    numbers = array("Q")  # no objects, of which the garbage collector would have to keep track
+    numbers = array("Q")  # holds no Python objects, which the garbage collector would have to track
     dataset.id.chunk_iter(lambda info: numbers.extend(info.chunk_offset + info[1:]))
     infos = np.frombuffer(numbers, np.uint64).reshape(-1, len(grid) + 3)
     first, (mask, place, size) = infos[:, : len(grid)], infos[:, len(grid) :].T

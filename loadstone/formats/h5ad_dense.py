@@ -1,4 +1,4 @@
-"""A dense matrix in h5ad files."""
+"""A matrix that h5ad files store as dense."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from loadstone.reading.files import Files
 
 
 class DenseFiles:
-    """The rows of several dense arrays, one array after another. `Indexed` reads from it; `close` closes the files."""
+    """The rows of several dense arrays, one after another: a collection for `Indexed`. `close` closes the files."""
 
     def __init__(self, arrays: "Sequence[Tiles | ThroughRows]", n_genes: int, files: Files) -> None:
         self.arrays, self.n_genes, self.close, self.check = arrays, n_genes, files.close, files.check
@@ -35,10 +35,11 @@ class DenseFiles:
 
 
 class Tiles:
-    """An array in chunks, which are decoded here.
+    """A dense array in chunks, which are decoded here rather than by HDF5.
 
-    HDF5 does not check how many bytes a chunk decodes to; behind a short chunk it returns whatever lies in memory.
-    shape: (rows, genes) of the array. chunks: (rows, genes) of a chunk. where: as in `Chunked`, in row-major order.
+    HDF5 does not check how many bytes a chunk decodes to; if there are too few, it returns whatever lies behind them in
+    memory. shape: (rows, genes) of the array. chunks: (rows, genes) of a chunk. where: as in `Chunked`; the chunks are
+    numbered in row-major order.
     """
 
     slow = "slower than CSR, as every gene of a cell is read, by one thread"
@@ -73,7 +74,7 @@ class Tiles:
 
 
 class ThroughRows:
-    """Any other array, read through h5py, one range of rows at a time."""
+    """Any other dense array, read through h5py, one range of consecutive rows at a time."""
 
     slow = "read through h5py: slower than CSR, as every gene of a cell is read, by one thread"
 

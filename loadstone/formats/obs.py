@@ -15,7 +15,8 @@ MISSING = -1
 class Codes(NamedTuple):
     """codes: for each cell the index of its value in `values`, or -1 if it has none; int64 (cells,).
 
-    values: all values of the files, as text, in the order of their first appearance.
+    values: the values of the first file, then those that each further file adds, as text. Within a file, categories
+    have the order of the file, and other values are sorted.
     """
 
     codes: np.ndarray
@@ -23,10 +24,11 @@ class Codes(NamedTuple):
 
 
 def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
-    """A column of obs, for the cells of h5ad files in the order in which `open_h5ad` reads them.
+    """The codes of a column of obs, for the cells of h5ad files in the order in which `open_h5ad` reads them.
 
-    The values are the categories of a categorical column, or else the distinct values, as text. Raises ValueError for a
-    file without the column, and OSError for a file that cannot be read; both name the file.
+    `values` are the categories of a categorical column, also those that no cell has, or the distinct values of any
+    other column. Raises ValueError for a file without the column, and OSError for a file that cannot be read; both name
+    the file.
     """
     places: dict[str, int] = {}
     parts = []
@@ -41,12 +43,12 @@ def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
         for value in values:
             places.setdefault(value, len(places))
         indices = np.array([places[value] for value in values] + [MISSING], np.int64)
-        parts.append(indices[codes])  # -1 is the last
+        parts.append(indices[codes])  # code -1 is the last entry, MISSING
     return Codes(np.concatenate(parts), list(places))
 
 
 def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str]]:
-    """The codes, -1 to len(values) - 1, and the values."""
+    """The codes of a file's cells, validated to be -1 to len(values) - 1, int64 (cells,), and the values."""
     obs = file.get("obs")
     if not isinstance(obs, h5py.Group) or name not in obs:
         columns = sorted(obs) if isinstance(obs, h5py.Group) else []
@@ -70,6 +72,6 @@ def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str
 
 
 def _texts(element: Any) -> list[str]:
-    """An array's values as text; a nullable array is a group of its values and a mask."""
+    """The values of an array as text. A nullable array is a group of its values and a mask, which is ignored here."""
     values = element["values"] if isinstance(element, h5py.Group) else element
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values[:].tolist()]

@@ -1,7 +1,7 @@
 """A CSR matrix in an AnnData zarr group, zarr version 2 or 3, sharded or not.
 
-zarr is asked for the layout of the arrays, and the index of chunks is read from each shard. The chunks are then read
-directly from the files and decoded by threads.
+zarr is asked for the layout of the arrays, and the index of the chunks is read from each shard. After that, threads
+read the chunks directly from the files and decode them.
 """
 
 import os
@@ -19,12 +19,12 @@ from loadstone.reading.files import Files, Stamp, check_regular, describing, ope
 from loadstone.reading.matrix import Part
 
 CHECKSUM_BYTES = 4  # of a shard's index
-MOST_ELEMENTS = 2**40  # of a chunk: what is more is no chunk, and would not fit beside others into 64 bits
-NOWHERE = np.uint64(2**64 - 1)  # the place of a chunk that was never written
+MOST_ELEMENTS = 2**40  # of a chunk; with more, the sizes and offsets of chunks might not fit into 64 bits
+NOWHERE = np.uint64(2**64 - 1)  # offset and size of a chunk that was never written
 
 
 def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
-    """The matrix X of each group. ValueError if the groups are damaged or have different genes."""
+    """The matrix X of each zarr group. ValueError if a group is damaged or the groups have different genes."""
     import zarr
 
     parts, opened, widths = [], [], []
@@ -83,7 +83,7 @@ def _array(folder: Path, array: Any, files: Files) -> Array:
 def _with_gaps(
     array: Any, codec: registry.Codec, where: Any, chunk_files: "ChunkFiles"
 ) -> tuple[registry.Codec, Callable[[int], Any]]:
-    """The codec, and what gives the bytes of a chunk, if some chunks were never written and have the fill value."""
+    """The codec and the function for `Chunked`, for an array with chunks that were never written (see `irregular`)."""
     whole = array.chunks[0] * codec.dtype.itemsize
 
     def chunk(i: int) -> np.ndarray | None:
@@ -100,11 +100,11 @@ def _with_gaps(
 
 
 def _codec(array: Any) -> registry.Codec | None:
-    """The codec of its chunks; None for a codec, or a chain of several, that only zarr can decode."""
+    """The codec of the chunks of a zarr array; None if only zarr can decode them, as a chain of several codecs."""
     compressors = array.compressors
     if array.filters or len(compressors) > 1:
         return None
-    if array.metadata.zarr_format == 3:  # in version 2 the type says which byte comes first
+    if array.metadata.zarr_format == 3:  # in version 2, the dtype gives the byte order
         endian = getattr(array.serializer, "endian", None)
         if type(array.serializer).__name__ != "BytesCodec" or (array.dtype.itemsize > 1 and _text(endian) != "little"):
             return None
@@ -114,19 +114,20 @@ def _codec(array: Any) -> registry.Codec | None:
 
 
 def _text(value: Any) -> str:
-    """The text of a value that some versions of zarr give as an Enum."""
+    """The text of a value, which is an Enum in some versions of zarr."""
     return str(getattr(value, "value", value))
 
 
 class ChunkFiles:
-    """The files of an array's chunks, or of its shards, which must not change while the array is open.
+    """The files of an array, one for each chunk or shard. They must not change while the array is open.
 
-    A missing file stands for the fill value.
+    All elements of a missing file have the fill value. stamps: the size in bytes and modification time in ns of each
+    file, or -1 and -1 if it is missing: int64 (files, 2).
     """
 
     def __init__(self, folder: Path, array: Any) -> None:
         self.folder, self.encode = folder, array.metadata.encode_chunk_key
-        self.elements = (array.shards or array.chunks)[0]  # of a file
+        self.elements = (array.shards or array.chunks)[0]  # the number of elements per file
         n_files = -(-array.shape[0] // self.elements)
         self.stamps = np.array([self._stamp(i) for i in range(n_files)], np.int64).reshape(-1, 2)
 
@@ -148,7 +149,7 @@ class ChunkFiles:
         return packed
 
     def check(self, start: int) -> None:
-        """OSError if the file that holds this element has changed, appeared or vanished."""
+        """OSError if the file that holds element `start` has changed, appeared or vanished since it was opened."""
         i = start // self.elements
         self._compare(i, self._stamp(i))
 
@@ -158,7 +159,7 @@ class ChunkFiles:
 
 
 def _within(folder: Path, key: str) -> Path:
-    """The path of a chunk; ValueError if it leads out of the array's folder."""
+    """The path of the chunk with this key; ValueError if it leads out of the array's folder."""
     if key.startswith("/") or ".." in key.split("/"):
         raise ValueError(f"{folder}: its metadata name a chunk outside of its folder: {key}")
     return folder / key
@@ -183,7 +184,7 @@ def _from_shards(chunk_files: ChunkFiles, array: Any, codec: registry.Codec, fil
         fds.append(files.open(path))
         leads = _text(sharding.index_location) == "start"
         index = _index(path, fds[-1], files.size(fds[-1]), per_shard, leads)[:in_use]
-        # As int64 what is beyond any file is negative, and so refused.
+        # Numbers of 2**63 and more, beyond any file, become negative as int64 and are refused.
         place, size = index.T.astype(np.int64)
         written = (index != NOWHERE).any(axis=1)
         name = str(path)
@@ -197,7 +198,11 @@ def _from_shards(chunk_files: ChunkFiles, array: Any, codec: registry.Codec, fil
 
 
 def _index(path: Path, fd: int, file_bytes: int, per_shard: int, leads: bool) -> np.ndarray:
-    """The offset and size of each chunk, uint64 (per_shard, 2); OSError if the checksum of the index is wrong."""
+    """The offset and size of each chunk of a shard, uint64 (per_shard, 2).
+
+    leads: whether the index is at the start of the file, or at its end. OSError if the file is too short for the index,
+    or the checksum of the index is wrong.
+    """
     from google_crc32c import value as crc32c
 
     n = 16 * per_shard
@@ -210,7 +215,7 @@ def _index(path: Path, fd: int, file_bytes: int, per_shard: int, leads: bool) ->
 
 
 def obs_column(path: Path, name: str) -> np.ndarray:
-    """A numeric column of the group's obs table."""
+    """The values of a numeric column of the obs table in the zarr group at `path`, (cells,)."""
     import zarr
 
     column: Any = zarr.open_group(path, mode="r")[f"obs/{name}"]

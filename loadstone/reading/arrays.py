@@ -16,10 +16,11 @@ from loadstone.codecs.compiled import compiled
 from loadstone.codecs.registry import DEFLATE, PLAIN, Codec, plain
 from loadstone.reading.validate import one_line
 
-HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512  # how much more of a chunk is read than its share of needed elements
+# Of a chunk's bytes, the share of the needed elements is read, times this factor, and this many bytes more.
+HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512
 NEAR = 8_192  # elements; shorter gaps between rows are read rather than skipped
-RUN = 131_072  # elements of an uncompressed array that are read at once; they fit into a processor's cache
-THROUGH_SLICE = 65_536  # elements that are read at once through a library, if the array has no chunks
+RUN = 131_072  # elements of an uncompressed array that are read at once, at most; they fit into a processor's cache
+THROUGH_SLICE = 65_536  # elements that are read at once through a library if the array has no chunks
 THROUGH_SLOWER = "about 5 times slower"
 
 
@@ -28,11 +29,15 @@ Verify = Literal["first", "always", "never"]
 
 
 class Pieces(NamedTuple):
-    """Arrays with one entry per piece: its elements start..stop, and the rows first..last that overlap it.
+    """Arrays with one entry per piece.
 
-    The other fields are for the compiled loop, and empty if it does not read the array: `size` bytes at offset `place`
-    of the open file `fd` decode to `whole` bytes, of which the first `wanted` are needed. `mark` is the address of a
-    byte that is set to 1 when the checksum of a whole chunk has been verified.
+    A piece has the elements `start` to `stop` of an array, and the requested rows `first` to `last` overlap it; `stop`
+    and `last` are exclusive.
+
+    The other fields are for the compiled loop, and are empty if it does not read the array. `size` bytes are read at
+    offset `place` of the open file `fd`. The first `wanted` bytes that they decode to are needed; a whole chunk would
+    decode to `whole` bytes. `mark` is the address of a byte that is set to 1 when the checksum of the chunk has been
+    verified.
     """
 
     start: np.ndarray
@@ -48,8 +53,9 @@ class Pieces(NamedTuple):
 
 
 class Array(Protocol):
-    """name: the file and the array, for messages. chunk: elements per compressed chunk; None: there are no chunks.
-    slow: the reason why it is read more slowly than possible, and by how much; None if it is not."""
+    """name: the file and the array, for messages. chunk: the number of elements per chunk; None: there are no chunks.
+    slow: why the array is read more slowly than possible, and by how much; None if it is not. codec: None if a library
+    decodes the array."""
 
     @property
     def name(self) -> str: ...
@@ -64,14 +70,17 @@ class Array(Protocol):
     def codec(self) -> Codec | None: ...
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
-        """The pieces to read for rows of the elements begin..end; both ascending, rows may repeat."""
+        """The pieces to read for rows; row i has the elements begin[i] to end[i]. Rows ascend, and may repeat."""
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements from `start` to `stop`, and possibly some after them. OSError names the file and the place."""
+        """The elements `start` to `stop` of a piece, and maybe some after them. OSError names the array and place."""
 
 
 class Table(NamedTuple):
-    """Where chunks lie: chunk i is size[i] bytes at place[i] of the file fds[i // per_file]; validated."""
+    """Chunk i has size[i] bytes at offset place[i] of the file with the descriptor fds[i // per_file].
+
+    Chunks are validated to lie within their files. size[i] is 0 if chunk i was never written.
+    """
 
     fds: np.ndarray
     per_file: int
@@ -83,11 +92,13 @@ class Table(NamedTuple):
 
 
 class Chunked:
-    """Compressed chunks of equal size. where: a table, or a function that returns the bytes of chunk i.
+    """An array in chunks with the same number of elements each, `chunk`.
 
-    The checksum of DEFLATE covers a whole chunk, but often only the first rows of a chunk are needed. verify:
-    "first" decodes a whole chunk the first time that any of it is needed, and later only as far as needed; "always"
-    decodes it whole every time; "never" verifies only chunks that are needed to their end.
+    where: a table, or a function that returns the stored bytes of chunk i.
+    verify: when checksums are verified. The checksum of DEFLATE covers a whole chunk, but often only the first rows of
+    a chunk are needed. "first" decodes a chunk whole the first time that any of it is needed, and later only as far as
+    needed; "always" decodes it whole every time; "never" decodes it only as far as needed, so that only chunks that are
+    needed to their end are verified.
     """
 
     def __init__(
@@ -128,7 +139,7 @@ class Chunked:
         return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole, mark)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements of the chunk that begins with element `start`."""
+        """All elements of the chunk that begins with element `start`."""
         i = start // self.chunk
         place = f"chunk {i} (elements {start} to {min(start + self.chunk, self.length)})"
         with reading(self.name, place):
@@ -136,9 +147,10 @@ class Chunked:
 
 
 class Plain:
-    """Uncompressed elements in a file, in one or several segments. No row extends over two of them.
+    """An uncompressed array in a file, in one or several segments. No row extends over two segments.
 
-    edges: the first element of each segment, and the length: int64 (segments + 1,). places: the offset of each segment.
+    edges: the first element of each segment, and at the end the length of the array: int64 (segments + 1,). places: the
+    offset of each segment in the file, in bytes.
     """
 
     chunk = None
@@ -171,8 +183,8 @@ class Plain:
 
 
 class Through:
-    """Any other array, read through the library of its format. check: called with the first element of each chunk after
-    it was read; raises if the chunk has changed since the array was opened."""
+    """Any other array, read through the library of its format, such as h5py. check: is called after each read with the
+    index of the first element read; raises if its chunk has changed since the array was opened."""
 
     codec = None
 
@@ -196,7 +208,7 @@ class Through:
 
 @contextmanager
 def reading(name: str, place: str) -> Iterator[None]:
-    """Turns whatever a codec or a library raises into an OSError that names the array and the place in it."""
+    """Turns any exception of a codec or a library into an OSError that names the array and the place in it."""
     try:
         yield
     except Exception as error:
@@ -204,7 +216,7 @@ def reading(name: str, place: str) -> Iterator[None]:
 
 
 def read_whole(array: Array, length: int, dtype: np.dtype) -> np.ndarray:
-    """All elements of an array."""
+    """All elements of an array of this length, as `dtype`, (length,)."""
     step, values = array.chunk or max(length, 1), np.empty(length, dtype)
     for start in range(0, length, step):
         stop = min(start + step, length)
@@ -213,7 +225,7 @@ def read_whole(array: Array, length: int, dtype: np.dtype) -> np.ndarray:
 
 
 def _bytes(array: Chunked | Plain, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """The size of each piece in bytes, decoded."""
+    """The decoded size of each piece in bytes."""
     return (stop - start) * array.codec.dtype.itemsize
 
 
@@ -239,7 +251,8 @@ def _chunks_of(begin, end, chunk):
                 if c > previous:
                     start[n], first[n] = c * chunk, i
                     n, previous = n + 1, c
-                place = n - 1 - (previous - c)  # a row that comes twice may begin in a chunk before the last
+                # A row that is requested twice may begin in a chunk before the last one listed.
+                place = n - 1 - (previous - c)
                 stop[place], last[place] = min(end[i], (c + 1) * chunk), i + 1
     return start, stop, first, last
 

@@ -1,9 +1,10 @@
-"""The order of the rows in an epoch. Each fetch is a function of (seed, epoch, fetch number) and can be drawn alone.
+"""The order of the rows in an epoch, drawn from (seed, epoch). Any fetch can be drawn without those before it.
 
 The method is from the scDataset paper (D'Ascenzo and Cultrera di Montesano 2025). Algorithm 1 draws blocks of
 consecutive rows without replacement. Algorithm 2 reads `fetch_rows` rows at a time and shuffles them in memory.
 
-An order permutes the positions 0 to n_rows - 1 of the selected rows: all rows, or those of a subset.
+The rows of an order are positions among the selected rows: row ids if all rows are selected. `Subset` turns positions
+into the ids of the rows of a subset.
 """
 
 from typing import Protocol
@@ -16,8 +17,8 @@ from loadstone.codecs.compiled import compiled
 class Order(Protocol):
     """The rows of one epoch, in the order in which they are delivered, divided into fetches.
 
-    n_rows: number of rows in the epoch. fetch(k): int64 ids of the rows of fetch k, in delivery order,
-    (fetch_rows,); the last fetch may be shorter.
+    n_rows: the number of rows in the epoch. fetch_rows: the number of rows per fetch. fetch(k): the rows of fetch k, in
+    delivery order, int64 (fetch_rows,); the last fetch may be shorter.
     """
 
     n_rows: int
@@ -27,7 +28,7 @@ class Order(Protocol):
 
 
 class Streamed:
-    """The rows in file order. With `shuffle_buffer` (seed, epoch) the rows within each fetch are shuffled."""
+    """The rows in file order; with `shuffle_buffer`, a pair (seed, epoch), the rows within each fetch are shuffled."""
 
     def __init__(self, n_rows: int, fetch_rows: int, shuffle_buffer: tuple[int, int] | None = None) -> None:
         self.n_rows, self.fetch_rows, self.shuffle_buffer = n_rows, fetch_rows, shuffle_buffer
@@ -42,9 +43,9 @@ class Streamed:
 class BlockShuffled:
     """Every row once: the blocks are shuffled, and then the rows within each fetch.
 
-    blocks: the size of every block but the last, or the first row of each block, int64 (blocks + 1,), ending with
-    n_rows. A block that reaches past the end of a fetch is split over two fetches. Memory: 4 bytes per block if all
-    blocks have one size, else 20 bytes per block.
+    blocks: either one number, the size of every block but the last, which may be shorter; or the first row of each
+    block and n_rows at the end, int64 (blocks + 1,). A block that reaches past the end of a fetch is continued in the
+    next fetch. Memory: 4 bytes per block if `blocks` is one number, otherwise 20 bytes per block.
     """
 
     def __init__(self, n_rows: int, fetch_rows: int, blocks: int | np.ndarray, seed: int, epoch: int) -> None:
@@ -79,9 +80,10 @@ class BlockShuffled:
 class BlockWeighted:
     """Rows drawn with replacement in proportion to their weights, several from each block so that reads stay local.
 
-    A block is drawn in proportion to the sum of its weights; then `block_size` rows are drawn within it, in proportion
-    to theirs. The expected count of a row is therefore its share of all weights. weights: (n_rows,), not negative.
-    Fetches are drawn independently; the last block of a fetch is cut to fit.
+    A block is drawn in proportion to the sum of its rows' weights; then `block_size` rows are drawn within it, in
+    proportion to their weights. Each draw therefore yields a row with a probability equal to its share of all weights.
+    Fetches are drawn independently of each other; from the last block of a fetch, fewer rows are drawn if needed.
+    weights: one per selected row, not negative. n_rows: the number of rows to draw; None: as many as there are weights.
     """
 
     def __init__(
@@ -102,13 +104,16 @@ class BlockWeighted:
         return rows
 
     def _at(self, weight: np.ndarray) -> np.ndarray:
-        """The rows at these points of the cumulative weights; never a row of weight 0."""
+        """The rows at these points, 0 to the sum of all weights, of the cumulative weights; none has weight 0."""
         below = np.nextafter(self.cumulative[-1], 0)
         return np.searchsorted(self.cumulative, np.minimum(weight, below), side="right") - 1
 
 
 class Subset:
-    """Turns an order of positions in a subset into an order of its rows. rows: int64 ids of the subset, ascending."""
+    """The order `order` of the positions in a subset, with positions replaced by row ids.
+
+    rows: the row ids of the subset, int64, ascending.
+    """
 
     def __init__(self, order: Order, rows: np.ndarray) -> None:
         self.order, self.rows = order, rows
@@ -119,7 +124,10 @@ class Subset:
 
 
 def balanced(codes: np.ndarray) -> np.ndarray:
-    """Weights that draw every class equally often. Rows with a code below 0 belong to no class and have weight 0."""
+    """For each row, a weight with which every class is equally likely to be drawn, float64 (rows,).
+
+    codes: the class of each row, (rows,). Rows with a code below 0 belong to no class and have weight 0.
+    """
     counts = np.bincount(codes[codes >= 0])
     return np.append(1 / np.maximum(counts, 1), 0.0)[np.maximum(codes, -1)]
 
@@ -127,10 +135,11 @@ def balanced(codes: np.ndarray) -> np.ndarray:
 def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
     """Blocks of at most `block_size` rows that split a storage chunk only if it holds more rows than that.
 
-    begins: the element at which each row begins, ascending, (n,). chunk: elements per chunk. Returns the first row of
-    each block, and n: int64 (blocks + 1,). A row belongs to the chunk in which it begins. A block holds as many whole
-    chunks as fit; a chunk with more rows is divided into blocks of equal size. Since no block is larger than
-    `block_size`, the rows of a fetch are mixed at least as well as with blocks of exactly that size.
+    begins: the element at which each row begins, ascending, (n,). chunk: the number of elements per chunk. Returns the
+    first row of each block, and n at the end: int64 (blocks + 1,). A row belongs to the chunk in which it begins. A
+    block has as many whole chunks as fit. A chunk with more than `block_size` rows is divided into parts of equal size,
+    each a block; the last of them may also have the next chunks. Since no block is larger than `block_size`, the rows
+    of a fetch are mixed at least as well as with blocks of exactly that size.
     """
     starts = np.empty(_aligned(begins, chunk, block_size, np.empty(0, np.int64)) + 1, np.int64)
     _aligned(begins, chunk, block_size, starts)
@@ -140,7 +149,7 @@ def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
 
 @compiled
 def _aligned(begins, chunk, block_size, starts):
-    """Returns the number of blocks, and writes the first row of each into `starts` as far as it has room."""
+    """Returns the number of blocks. Writes the first row of each into `starts`, as many as `starts` has room for."""
     blocks, start, row, n = 0, 0, 0, len(begins)
     while row < n:
         stop = row + 1

@@ -1,4 +1,4 @@
-"""Samplers: each draws the order of an epoch."""
+"""Samplers: each makes the order of the rows in an epoch."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,13 +10,17 @@ from loadstone.sampling.orders import BlockShuffled, BlockWeighted, Order, Strea
 
 
 class Blocks(Protocol):
-    """Where a sampler gets blocks that follow the storage chunks. rows: int64 ids, ascending; None: all rows."""
+    """What a sampler needs of a source: blocks that follow its storage chunks, see `Matrix.aligned_blocks`."""
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None) -> np.ndarray | int: ...
 
 
 class Sampler(Protocol):
-    """`order` returns an order of the positions 0 to n_rows - 1 of the selected rows."""
+    """`order` returns the order of an epoch, over the positions 0 to n_rows - 1 of the selected rows.
+
+    blocks: the source. rows: the ids of the selected rows, int64, ascending; None: all rows. n_rows: their number.
+    fetch_rows: the number of rows per fetch.
+    """
 
     def order(
         self, blocks: Blocks, rows: np.ndarray | None, n_rows: int, fetch_rows: int, seed: int, epoch: int
@@ -25,7 +29,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class Streaming:
-    """The rows in file order. With `shuffle` the rows within each fetch are shuffled."""
+    """The rows in file order; with `shuffle`, the rows within each fetch are shuffled."""
 
     shuffle: bool = False
 
@@ -37,7 +41,7 @@ class Streaming:
 class BlockShuffling:
     """Every row once, in shuffled blocks of up to `block_size` consecutive rows. A block size of 1 is random access.
 
-    aligned: blocks follow the storage chunks where they can, and may then be shorter than `block_size`.
+    aligned: blocks follow the storage chunks of a chunked source, and may then be shorter than `block_size`.
     """
 
     block_size: int = 16
@@ -54,9 +58,10 @@ class BlockShuffling:
 
 @dataclass(frozen=True, eq=False)
 class BlockWeightedSampling:
-    """`n_drawn` rows (None: as many as are selected), with replacement, in proportion to their weights.
+    """Rows drawn with replacement, in proportion to their weights, `block_size` at a time from one block.
 
-    weights: one per row of the source, not negative, (rows,).
+    weights: one per row of the source, finite and not negative, (rows,). block_size: also the number of consecutive
+    rows in a block. n_drawn: the number of rows in an epoch; None: as many as are selected.
     """
 
     weights: np.ndarray
@@ -83,9 +88,10 @@ class BlockWeightedSampling:
 
 @dataclass(frozen=True, eq=False)
 class ClassBalancedSampling:
-    """Rows with replacement, such that every class is drawn equally often.
+    """Rows drawn with replacement, such that every class among the selected rows is equally likely to be drawn.
 
     codes: the class of each row of the source, whole numbers, (rows,). Rows with a code below 0 are never drawn.
+    block_size, n_drawn: see `BlockWeightedSampling`.
     """
 
     codes: np.ndarray
@@ -111,9 +117,9 @@ def _check_drawing(sampler: BlockWeightedSampling | ClassBalancedSampling) -> No
 
 
 def _of_rows(name: str, values: np.ndarray, rows: np.ndarray | None, n_rows: int) -> np.ndarray:
-    """The values of the selected rows; ValueError unless there is one value per row of the source."""
+    """The values of the selected rows; ValueError if their number is known not to be that of the source's rows."""
     values = np.asarray(values)
-    # With a subset, only its last row is known here; the source may have more rows.
+    # With a subset, the number of rows of the source is not known here, only that it includes the subset's last row.
     needed = n_rows if rows is None else int(rows[-1]) + 1
     if len(values) < needed or (rows is None and len(values) > needed):
         raise ValueError(f"{name} has {len(values):,} entries, but the source has {needed:,} rows")

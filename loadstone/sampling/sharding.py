@@ -11,14 +11,16 @@ from loadstone.sampling.orders import Order
 class Share:
     """The minibatches that one rank, or one of its workers, delivers in an epoch.
 
-    Ranks take whole fetches in turn: rank r of R takes the fetches r, r + R, ... as long as R full fetches are left.
-    The remaining rows, fewer than R fetches, are divided into R parts of equal length, and each part into the same
-    number of batches. So every rank has the same number of batches, and no cell comes twice. Cells that do not divide
-    by R are left out, at most R - 1 per epoch. With one rank every cell comes, and the last batch may be shorter.
+    Ranks take whole fetches in turn: rank r of R ranks takes the fetches r, r + R, ... as long as R full fetches are
+    left. The remaining rows, fewer than R fetches have, are divided into R parts of equal length, one for each rank,
+    and each part into the same number of batches. So every rank has the same number of batches, and no row of the order
+    comes twice. If the number of remaining rows is no multiple of R, up to R - 1 rows per epoch are left out. With one
+    rank no row is left out, and the last batch may be shorter.
 
-    drop_last: leaves out, instead, the cells that do not fill a batch.
+    drop_last: leaves out, of each of these R parts, also the rows that do not fill a batch.
 
-    Worker w of W delivers the fetches w, w + W, ... of its rank. The batches hold the same cells for any W.
+    Worker w of W workers delivers the fetches w, w + W, ... of its rank; the part counts as the last of them. The
+    batches hold the same rows for any W.
     """
 
     def __init__(
@@ -42,20 +44,20 @@ class Share:
         if drop_last:
             rest -= rest % batch_size
         n = -(-rest // batch_size)
-        # With one rank the remainder is cut like any fetch; with several, its batches differ in length by one row.
+        # With one rank the remaining rows are cut like any fetch; with several, batches differ by at most one row.
         self.rest_cuts = (
             np.minimum(np.arange(n + 1) * batch_size, rest) if ranks == 1 else np.arange(n + 1) * rest // max(n, 1)
         )
         self.rest_start = whole + rank * rest
 
     def __len__(self) -> int:
-        """The number of batches of this share."""
+        """The number of batches in this share."""
         return sum(self._batches(k) for k in self._mine())
 
     def fetches(self, skip: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For each fetch: its row ids in delivery order, int64, and the positions at which it is cut into batches.
+        """Yields each fetch as (row ids in delivery order, int64; cuts). Batch i has the rows cuts[i] to cuts[i + 1].
 
-        skip: the number of batches of this share to leave out at the start, after a resumption.
+        skip: the number of batches to leave out at the start, because they were delivered before a resumption.
         """
         for k in self._mine():
             n = self._batches(k)
@@ -81,9 +83,10 @@ class Share:
 
 
 def turn_of(batches: list[int], delivered: int) -> tuple[list[int], int]:
-    """(batches that each worker has delivered, the worker that is next) after `delivered` batches in all.
+    """After `delivered` batches in all: (the number of batches that each worker has delivered, the next worker).
 
-    batches: the number of batches of each worker. They are taken from the workers in turn, as torch's DataLoader does.
+    batches: the number of batches in each worker's share. Workers deliver one batch each in turn, as torch's DataLoader
+    takes them.
     """
     rounds = bisect_right(range(max(batches) + 1), delivered, key=lambda r: sum(min(n, r) for n in batches)) - 1
     given = [min(n, rounds) for n in batches]

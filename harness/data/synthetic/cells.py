@@ -31,13 +31,13 @@ MOA_FINE, MOA_BROAD = 27, 4
 PLATE_ENTROPY_BITS = 3.77
 # Transcripts per cell and the spread of the log abundance of genes give 1,400 genes per cell with a mean count of 1.6.
 TRANSCRIPTS, TRANSCRIPTS_SPREAD, ABUNDANCE_SPREAD = 2_240, 0.35, 2.31
-# Shares of a cell's transcripts; those of the drug and the mechanism apply to the highest dose.
+# Shares of a cell's transcripts. The shares for the drug and the mechanism apply to the highest dose.
 DRUG_SHARE, MOA_SHARE, PLATE_SHARE = 0.025, 0.015, 0.08
 DOSE_STRENGTH = (0.4, 0.7, 1.0)
-RESPONDING_GENES = 200  # of one drug, mechanism or plate
+RESPONDING_GENES = 200  # the number of genes that respond to one drug, mechanism or plate
 DRUGS_PER_PLATE_EFFECT = 4
-SLAB = 1_024  # cells sampled per task
-CELL_BYTES = 3_900  # on disk, with labels
+SLAB = 1_024  # the number of cells that one task samples
+CELL_BYTES = 3_900  # size of a cell on disk, with its labels
 
 
 def generate(
@@ -50,9 +50,9 @@ def generate(
 ) -> None:
     """Writes plate1.h5ad to plate14.h5ad to `folder`, unless it already holds them with these parameters.
 
-    transcripts: mean number per cell. progress(cells done, n_cells) is called repeatedly. The folder appears only when
-    it is complete. An interrupted run leaves its finished plates in FOLDER.partial, and the next run reuses them.
-    Raises UserError if the disk has too little space.
+    transcripts: their mean number per cell. progress(number of cells done, n_cells) is called repeatedly. The folder
+    appears only when it is complete. An interrupted run leaves its finished plates in FOLDER.partial, and the next run
+    reuses them. Raises UserError if the disk has too little space.
     """
     recipe = {"recipe": RECIPE, "n_cells": n_cells, "seed": seed}
     if transcripts != TRANSCRIPTS:
@@ -129,7 +129,7 @@ class Design:
         self.responders = of_drug, of_moa, of_plate
 
     def obs(self, plate: int) -> pd.DataFrame:
-        """The cells of a plate in file order: codes of "drug", "dose" and "cell_line"; counts of "transcripts"."""
+        """One row per cell of a plate, in file order: codes of "drug", "dose" and "cell_line", and "transcripts"."""
         rng = np.random.default_rng([self.seed, plate])
         n = int(self.plate_sizes[plate])
         wells = self.wells[plate]
@@ -146,9 +146,9 @@ class Design:
         )
 
     def sample(self, plate: int, obs: pd.DataFrame, start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(counts float32, genes int32, genes per cell int64) of the slab of SLAB cells that begins at `start`.
+        """(counts float32, genes int32, genes per cell int64) of at most SLAB cells of a plate, from `start` on.
 
-        obs: from `obs(plate)`. Genes are in ascending order in each cell.
+        obs: the result of `obs(plate)`. Counts and genes of all cells are concatenated; each cell's genes ascend.
         """
         slab = obs.iloc[start : start + SLAB]
         drug = slab["drug"].to_numpy()
@@ -197,7 +197,7 @@ def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecuto
 
 
 def _obs_table(design: Design, obs: pd.DataFrame, plate: int) -> pd.DataFrame:
-    """The labels as categorical columns, with the same categories in every file."""
+    """The obs table of a plate: the labels as categorical columns, with the same categories in every file."""
 
     def categorical(codes: np.ndarray, names: Iterable[str]) -> pd.Categorical:
         return pd.Categorical.from_codes(codes, list(names))
@@ -215,7 +215,7 @@ def _obs_table(design: Design, obs: pd.DataFrame, plate: int) -> pd.DataFrame:
 
 
 def in_order[T, R](pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Results in the order of the items, computed in `pool` at most a few items ahead of the consumer."""
+    """The results of `function` in the order of `items`. `pool` computes at most a few items ahead of the consumer."""
     pending = deque()
     for item in items:
         pending.append(pool.submit(function, item))
@@ -232,7 +232,8 @@ def _draw_rows(rng: np.random.Generator, rows: int, shares: np.ndarray) -> np.nd
 
 
 def shares_with_entropy(k: int, bits: float) -> np.ndarray:
-    """k shares in a random order with a sum of 1 and an entropy of `bits`; sorted, they are a geometric sequence."""
+    """k shares in a random order, float64, with a sum of 1 and an entropy of `bits`. Sorted, they form a geometric
+    sequence."""
     low, high = 0.0, 10.0
     for _ in range(100):
         slope = (low + high) / 2

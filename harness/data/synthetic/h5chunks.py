@@ -11,9 +11,9 @@ GZIP_LEVEL = 4  # the default of h5py, and therefore of anndata
 
 
 class ChunkWriter:
-    """Appends to a one-dimensional gzip data set. Its chunks are compressed in several threads, which h5py cannot do.
+    """Creates a one-dimensional gzip data set and appends to it. The threads of `pool` compress its chunks.
 
-    chunk: elements per chunk.
+    h5py itself compresses in one thread. chunk: the number of elements per chunk.
     """
 
     def __init__(self, group: h5py.Group, name: str, dtype: str, chunk: int, pool: ThreadPoolExecutor) -> None:
@@ -25,7 +25,7 @@ class ChunkWriter:
         self.written, self.remainder, self.pending = 0, np.empty(0, dtype), deque()
 
     def append(self, values: np.ndarray) -> None:
-        """Submits all complete chunks; keeps the remaining elements for the next call."""
+        """Submits all complete chunks for compression; keeps the remaining elements for the next call."""
         values = np.concatenate([self.remainder, values])
         whole = len(values) // self.chunk * self.chunk
         for start in range(0, whole, self.chunk):
@@ -33,7 +33,7 @@ class ChunkWriter:
         self.remainder = values[whole:].copy()
 
     def close(self) -> None:
-        """Writes the last, partial chunk and waits for all pending ones."""
+        """Writes all chunks that are not yet written, and last the partial one."""
         if len(self.remainder):
             padded = np.zeros(self.chunk, self.remainder.dtype)
             padded[: len(self.remainder)] = self.remainder

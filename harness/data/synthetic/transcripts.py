@@ -7,7 +7,7 @@ import numpy as np
 def alias_table(p: np.ndarray, threshold: np.ndarray, alias: np.ndarray) -> None:
     """Writes Walker's alias table (Vose 1991) of the probabilities `p` to `threshold` and `alias`.
 
-    threshold: scaled to 32 bits. All arrays have shape (genes,).
+    threshold: uint32, probabilities times 2**32. alias: int32, gene indices. All arrays have shape (genes,).
     """
     scaled = p * len(p)
     _fill_alias(scaled, alias)
@@ -58,11 +58,11 @@ def sample_cells(
 ):  # fmt: skip
     """Draws the transcripts of each cell and counts them by gene.
 
-    stream: seed of the random numbers; start: the index of the first cell. transcripts, line, drug, moa: number of
-    transcripts, cell line, drug and mechanism of each cell. plate: of all cells. cuts: (3, cells), cumulative shares of
-    the transcripts that come from genes of the drug, the mechanism and the plate. threshold, alias: (lines, genes),
-    alias tables of the cell lines' profiles. of_drug, of_moa, of_plate: (drugs, mechanisms or plates, responding
-    genes), gene ids.
+    stream: the seed of the random numbers. start: the index of the first cell. transcripts, line, drug, moa: the number
+    of transcripts, the cell line, the drug and the mechanism of each cell. plate: the plate of all cells. cuts:
+    (3, cells), the cumulative shares of the transcripts that come from genes of the drug, the mechanism and the plate.
+    threshold, alias: (lines, genes), the alias tables of the cell lines' profiles. of_drug, of_moa, of_plate: the genes
+    that respond to each drug, mechanism or plate, one row for each of them.
 
     Writes the genes (ascending in each cell) and counts of all cells to `genes` and `counts`, and the number of genes
     of each cell to `lengths`. Returns the number of (gene, count) pairs.
