@@ -64,6 +64,8 @@ def fetch(
         )
     for name in names:
         if (folder / name).exists():
+            if (size := (folder / name).stat().st_size) != sizes[name]:
+                raise UserError(f"{folder / name} has {size:,} bytes, not {sizes[name]:,}; delete it and try again.")
             continue
         part = folder / f"{name}.part"
         with part.open("ab") as out:
@@ -117,7 +119,8 @@ def _try(failure: str, name: str, action: Callable[[], Any]) -> Any:
             if getattr(error, "code", None) in REFUSALS or getattr(error, "status", None) in REFUSALS:
                 raise UserError(f"{name}: {failure}: {error}.") from error
             last = error
-            time.sleep(WAIT_S * 2**attempt)
+            if attempt < TRIES - 1:
+                time.sleep(WAIT_S * 2**attempt)
     raise UserError(
         f"{name}: {failure} {TRIES} times running ({type(last).__name__}: {last}). "
         "The partial download is kept; the same command goes on from there."

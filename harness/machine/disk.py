@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -77,19 +78,26 @@ def own(parts: Sequence[Stretch], piece: int, mode: Mode, huge_pages: bool = Fal
     """
     if mode.direct and not hasattr(os, "O_DIRECT"):
         return None
-    try:
-        fds = [os.open(part.path, os.O_RDONLY | (os.O_DIRECT if mode.direct else 0)) for part in parts]
-    except OSError as error:
-        if mode.direct and error.errno == errno.EINVAL:  # the file system has no O_DIRECT
-            return None
-        raise
+    with ExitStack() as opened:
+        fds = []
+        for part in parts:
+            try:
+                fds.append(os.open(part.path, os.O_RDONLY | (os.O_DIRECT if mode.direct else 0)))
+            except OSError as error:
+                if mode.direct and error.errno == errno.EINVAL:  # the file system has no O_DIRECT
+                    return None
+                raise
+            opened.callback(os.close, fds[-1])
+        return _pass(parts, fds, piece, mode, huge_pages)
+
+
+def _pass(parts: Sequence[Stretch], fds: Sequence[int], piece: int, mode: Mode, huge_pages: bool) -> float:
     deadline = time.perf_counter() + MOST_S
-    rng = np.random.default_rng(0)
 
     def read(fd: int, part: Stretch, buffer: int) -> int:
         offsets = np.arange(part.start, part.stop, piece)
         if mode.order == "random":
-            offsets = rng.permutation(offsets)
+            offsets = np.random.default_rng(part.start).permutation(offsets)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM if mode.order == "random" else os.POSIX_FADV_SEQUENTIAL)
         total = 0
         for first in range(0, len(offsets), PIECES_PER_CLOCK_CHECK):
@@ -119,8 +127,6 @@ def own(parts: Sequence[Stretch], piece: int, mode: Mode, huge_pages: bool = Fal
     finally:
         del anchor
         memory.close()
-        for fd in fds:
-            os.close(fd)
 
 
 _pread = ctypes.CDLL(None).pread

@@ -21,7 +21,6 @@ HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512
 NEAR = 8_192  # elements; shorter gaps between rows are read rather than skipped
 RUN = 131_072  # elements of an uncompressed array that are read at once, at most; they fit into a processor's cache
 THROUGH_SLICE = 65_536  # elements that are read at once through a library if the array has no chunks
-THROUGH_SLOWER = "about 5 times slower"
 
 
 Verify = Literal["first", "always", "never"]
@@ -192,7 +191,7 @@ class Through:
         self.name, self.array, self.check = name, array, check
         self.chunk = array.chunks[0] if array.chunks else THROUGH_SLICE
         library = type(array).__module__.split(".")[0]
-        self.slow = f"is read through {library}, {THROUGH_SLOWER}: {why}"
+        self.slow = f"is read through {library}, which is slower: {why}"
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
         return Pieces(*_chunks_of(begin, end, self.chunk))

@@ -45,9 +45,9 @@ def kinds_of(form: Form) -> list[str]:
     return [name for name, kind in KINDS.items() if form.group in kind.groups and kind.traits <= form.traits]
 
 
-def some_file(store: Store, rng: np.random.Generator, ending: str = "") -> str:
+def some_file(store: Store, rng: np.random.Generator) -> str:
     """A random non-empty file."""
-    names = [name for name in store.files() if name.endswith(ending) and (store.folder / name).stat().st_size]
+    names = [name for name in store.files() if (store.folder / name).stat().st_size]
     if not names:
         raise InapplicableError("no such file")
     return str(rng.choice(names))

@@ -105,6 +105,14 @@ def test_a_complete_download_requests_nothing(server: type[Breaking], tmp_path: 
     assert len(server.requests) == before
 
 
+def test_a_complete_file_of_another_size_is_refused(server: type[Breaking], tmp_path: Path) -> None:
+    run(server, tmp_path / "local")
+    with next((tmp_path / "local").rglob("plate1.h5ad")).open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match=r"plate1\.h5ad has .* bytes, not .*; delete it and try again"):
+        run(server, tmp_path / "local")
+
+
 def test_a_disk_that_is_too_small_is_detected_first(
     server: type[Breaking], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
