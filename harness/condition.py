@@ -10,8 +10,11 @@ Scalar = bool | int | float | str
 
 ORDERS = ("stream", "random")
 OUTPUTS = ("csr", "dense")
-CACHES = ("cold", "warm", "bounded")
-MEMORY_FRACTION = 0.25
+CACHES = ("first", "warm", "bounded", "cold")
+DISKS = ("nvme", "gp3", "hdd")
+EDITION_1 = {"cache": "cold"}
+"""Defaults of the first edition of the rules. The keys of all conditions are computed with them, so that those of old
+records stay valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +26,13 @@ class Condition:
     processes: the number of processes that measure at the same time, each with its own loader and order; their rows are
     added up.
     cores: the number of cores to which CPU affinity and every thread pool are limited (None: all cores).
-    cache: "cold" begins with none of the store in the page cache, "warm" with all of it. "bounded" begins with none,
-    and limits the page cache to the share `memory_fraction` of the store (default: a quarter); the memory of the
-    process itself comes on top.
+    cache: the regime. "first": the page cache is empty at the start, and the window lies within the first epoch.
+    "warm": the store is in memory, and the warm-up lasts a whole epoch. "bounded": the page cache is empty at the
+    start, and all memory of the worker, page cache included, is limited to `memory_limit_bytes`; the store is at least
+    four times as large. "cold", only in records of the first edition of the rules: the page cache is empty at the
+    start; later epochs may be read from memory.
+    memory_limit_bytes: only for "bounded". memory_fraction: only in records of the first edition.
+    disk: "hdd", "gp3" and "nvme" limit the disk, see `harness.run.limits`; None leaves it unchanged.
     consumer_ms: milliseconds for which an emulated consumer holds each minibatch.
     knobs: (name, value) of the loader's own parameters that are set, sorted by name; the others keep their defaults.
     """
@@ -38,8 +45,10 @@ class Condition:
     processes: int = 1
     cores: int | None = None
     output: Literal["csr", "dense"] = "csr"
-    cache: Literal["cold", "warm", "bounded"] = "cold"
+    cache: Literal["first", "warm", "bounded", "cold"] = "warm"
     memory_fraction: float | None = None
+    memory_limit_bytes: int | None = None
+    disk: Literal["nvme", "gp3", "hdd"] | None = None
     consumer_ms: float = 0.0
     seed: int = 0
     knobs: tuple[tuple[str, Scalar], ...] = ()
@@ -48,12 +57,13 @@ class Condition:
         for name, allowed in (("order", ORDERS), ("output", OUTPUTS), ("cache", CACHES)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(allowed)}")
-        if self.cache == "bounded" and self.memory_fraction is None:
-            object.__setattr__(self, "memory_fraction", MEMORY_FRACTION)
-        if (self.memory_fraction is not None) != (self.cache == "bounded"):
-            raise ValueError("memory_fraction belongs to a bounded cache only")
-        if self.memory_fraction is not None and not 0 < self.memory_fraction <= 1:
-            raise ValueError(f"memory_fraction is {self.memory_fraction!r}, not a share above 0 and at most 1")
+        if self.disk not in (None, *DISKS):
+            raise ValueError(f"disk is {self.disk!r}, not one of {', '.join(DISKS)}")
+        limits = [self.memory_limit_bytes, self.memory_fraction]
+        if sum(limit is not None for limit in limits) != (self.cache == "bounded"):
+            raise ValueError("a bounded condition, and no other, has memory_limit_bytes")
+        if not all(limit is None or limit > 0 for limit in limits):
+            raise ValueError("the memory limit is not above 0")
         if not 0 <= self.consumer_ms < float("inf"):
             raise ValueError(f"consumer_ms is {self.consumer_ms!r}, not a number of milliseconds of at least 0")
         for name, least in (("batch_size", 1), ("workers", 0), ("processes", 1), ("seed", 0), ("cores", 1)):
@@ -67,13 +77,24 @@ class Condition:
     @property
     def key(self) -> str:
         """12 hex digits that identify this condition: a hash of the fields that differ from their defaults."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        defaults = {f.name: f.default for f in fields(self)} | EDITION_1
+        values = {name: getattr(self, name) for name in defaults if getattr(self, name) != defaults[name]}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def twin(self) -> "Condition":
-        """This condition with CSR output, a cold cache, one process and no consumer. Its order of cells is the same."""
-        return replace(self, output="csr", cache="cold", memory_fraction=None, consumer_ms=0.0, processes=1)
+    def order_key(self) -> str:
+        """The key of the conditions with the same order of cells: only output, regime, disk and number of processes
+        differ."""
+        return replace(
+            self,
+            output="csr",
+            cache="cold",
+            memory_fraction=None,
+            memory_limit_bytes=None,
+            disk=None,
+            consumer_ms=0.0,
+            processes=1,
+        ).key
 
     def to_dict(self) -> dict[str, Any]:
         """All fields and `key`, in values that JSON can hold."""
@@ -104,11 +125,13 @@ class Condition:
 class Timing:
     """The durations of a measurement, in seconds.
 
-    warmup_s: of the warm-up, at least. measure_s: of the window, at least. timeout_s: after which a worker is killed.
-    order_s: of recording the order after the window (0: it is not recorded).
+    warmup_s: of the warm-up, at least. epoch_s: of a warm-up that waits for the end of the first epoch (for "warm"), at
+    most. measure_s: of the window, at least. timeout_s: after which a worker is killed. order_s: of recording the order
+    after the window (0: it is not recorded).
     """
 
     warmup_s: float = 30.0
+    epoch_s: float = 60.0
     measure_s: float = 120.0
     timeout_s: float = 900.0
     order_s: float = 10.0
@@ -116,5 +139,5 @@ class Timing:
     def __post_init__(self) -> None:
         for f in fields(self):
             seconds = getattr(self, f.name)
-            if not (seconds > 0 or (seconds == 0 and f.name in ("warmup_s", "order_s"))):
+            if not (seconds > 0 or (seconds == 0 and f.name in ("warmup_s", "epoch_s", "order_s"))):
                 raise ValueError(f"{f.name} is {seconds!r}, not a positive number of seconds")

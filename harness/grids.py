@@ -8,18 +8,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import loaders
 from harness.condition import Condition, Timing
+from harness.data.dataset import Dataset
 from harness.errors import UserError, unknown
 
 GRIDS = Path(__file__).with_name("grids.toml")
+CSR_BYTES = 8  # of a stored count: a float32 value and an int32 gene
+SHARE_OF_MEMORY = 0.5  # that the largest store, uncompressed CSR, may fill in the regime "warm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """The conditions of one figure or table.
 
-    axis: for a grid that shows scaling, the column of its table that becomes the x axis of its figure; else None.
+    pair: the condition that is measured twice in each repeat. axis: for a grid that shows scaling, the column of its
+    table that becomes the x axis of its figure; else None.
     """
 
     name: str
@@ -28,16 +34,27 @@ class Grid:
     conditions: tuple[Condition, ...]
     axis: str | None = None
 
+    @property
+    def pair(self) -> Condition:
+        return self.conditions[0]
+
 
 @cache
 def _grids() -> dict[str, Any]:
     return tomllib.loads(GRIDS.read_text())
 
 
-def expand(name: str, dataset: str) -> Grid:
+def grid_of(name: str, dataset: Dataset) -> Grid:
+    """The grid `name` on a data set, in the regime "warm" if it fits into memory, else "first"."""
+    fits = CSR_BYTES * dataset.nnz < SHARE_OF_MEMORY * psutil.virtual_memory().total
+    return expand(name, dataset.name, "warm" if fits else "first")
+
+
+def expand(name: str, dataset: str, cache: str = "warm") -> Grid:
     """The grid `name` of grids.toml on the data set called `dataset`.
 
-    Each arm stands for all combinations of the values in its lists; a condition in several arms is kept once.
+    Each arm stands for all combinations of the values in its lists; a condition in several arms is kept once. Values of
+    the grid's table `every` apply to all of its arms. cache: the regime of the arms that name none.
     `loader = "all"` in an arm stands for all loaders except those in the arm's list `without`. Raises UserError for an
     unknown name, or a table that is not valid.
     """
@@ -49,10 +66,13 @@ def expand(name: str, dataset: str) -> Grid:
     try:
         for arm in table["arm"]:
             knobs = arm.get("knobs", {})
+            arm = {"cache": cache} | table.get("every", {}) | arm
             axes = {key: value for key, value in arm.items() if key not in ("knobs", "without")}
             if axes.get("loader") == "all":
                 axes["loader"] = _all_but(arm.get("without", []))
             for values in _product(axes):
+                if values["cache"] != "bounded":
+                    values.pop("memory_limit_bytes", None)
                 for chosen in _product(knobs):
                     conditions[Condition(dataset=dataset, **values, knobs=tuple(chosen.items()))] = None
         timing = Timing(**table.get("timing", {}))

@@ -9,7 +9,7 @@ from harness.commands.display import console
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError, unknown
-from harness.grids import expand, grid_names
+from harness.grids import grid_names, grid_of
 from harness.machine.lock import lock
 from harness.records import jsonl
 from harness.run.stores import store_path
@@ -34,7 +34,7 @@ def advise(options: argparse.Namespace) -> None:
     dataset = load(options.dataset, options.labels, out)
     with lock(options.results):
         for name in options.grid or catalogue.grids(options.dataset):
-            measure(expand(name, dataset.name), dataset, options.results, options, out)
+            measure(grid_of(name, dataset), dataset, options.results, options, out)
     frames = [advise.candidates(frame, dataset, options.results) for frame in tables(dataset, options)]
     frames = [frame for frame in frames if len(frame)]
     if not frames:
@@ -72,7 +72,7 @@ def tables(dataset: Dataset, options: argparse.Namespace) -> list:
     for name in grid_names():
         measured = summary.measured_on(dataset.name, jsonl.read(options.results / f"{name}.jsonl"))
         if measured:
-            grid = expand(name, dataset.name)
+            grid = grid_of(name, dataset)
             if any(summary.rows_of(grid, dataset, measured).values()):
                 frames.append(summary.table(grid, dataset, measured, [], [], options.results))
     return frames

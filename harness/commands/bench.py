@@ -14,7 +14,7 @@ from harness.commands.publish import publish
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError, unknown
-from harness.grids import Grid, datasets, expand
+from harness.grids import Grid, datasets, expand, grid_of
 from harness.machine import host
 from harness.machine.lock import lock
 from harness.records import jsonl
@@ -44,7 +44,7 @@ def bench(options: argparse.Namespace) -> None:
     with lock(folder):
         for name in names:
             sets = [loaded[spec] for spec in specs[name]]
-            grids = [with_consumer(expand(name, dataset.name), options.consumer_ms) for dataset in sets]
+            grids = [with_consumer(grid_of(name, dataset), options.consumer_ms) for dataset in sets]
             for grid, dataset in zip(grids, sets, strict=True):
                 measure(grid, dataset, folder, options, out)
             written += publish(grids, sets, folder, out)

@@ -10,7 +10,8 @@ from rich.table import Table
 
 import loaders
 from harness.commands.display import console
-from harness.machine import cgroup, host, interpreter, pagecache
+from harness.machine import host, interpreter, pagecache
+from harness.run import limits
 
 IMPORT_TIMEOUT_S = 300
 
@@ -34,7 +35,7 @@ def doctor(options: argparse.Namespace) -> int:
         out.print(
             f"\n{machine['cpu']}, {machine['cores']} cores, {machine['ram_bytes'] / 2**30:.0f} GB, Python "
             f"{machine['python']}\npage cache: {findings['page_cache'] or 'cannot be emptied'}\n"
-            f"bounded memory: {findings['memory_bound'] or 'not available'}\n"
+            + "".join(f"{name}: {reason or 'available'}\n" for name, reason in findings["limits"].items())
             + "\n".join(f"native, {codec}: {how}" for codec, how in findings["decoders"].items()),
             highlight=False,
         )
@@ -42,17 +43,21 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def examine() -> dict[str, Any]:
-    """What is known of the machine, page cache, memory limit, decoders and loaders, as values that JSON can hold.
+    """What is known of the machine, page cache, limits, decoders and loaders, as values that JSON can hold.
 
     A loader's `status` is "available", "not installed" or "broken" (its import fails). Each is imported in a process of
     its own.
     """
     with ThreadPoolExecutor(host.available_cores()) as pool:  # the threads wait for processes
         examined = list(pool.map(examine_loader, loaders.NAMES))
+    data = [host.ROOT / "README.md"]  # any file on the disk that holds the project, and so its folder data/
     return {
         "machine": host.facts(),
         "page_cache": pagecache.evict_method(),
-        "memory_bound": cgroup.kind(),
+        "limits": {
+            "bounded memory": limits.unavailable("bounded", data),
+            **{f"disk {name}": limits.unavailable(name, data) for name in limits.DISKS},
+        },
         "decoders": decoders(),
         "loaders": examined,
     }

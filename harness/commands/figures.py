@@ -10,7 +10,7 @@ from harness.commands.publish import publish
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.grids import datasets, expand, grid_names
+from harness.grids import datasets, grid_names, grid_of
 from harness.machine import host
 from harness.records import cost, jsonl, training
 
@@ -52,7 +52,7 @@ def draw(folder: Path, only: list[str] | None) -> None:
             if not any(m.provenance.get("dataset_fingerprint") == loaded[spec].fingerprint for m in measured):
                 raise UserError(f"The records of {name} are not of the files of {spec} on this machine.")
         for group in [specs] if datasets(name) else [[spec] for spec in specs]:
-            grids = [expand(name, spec) for spec in group]
+            grids = [grid_of(name, loaded[spec]) for spec in group]
             written += publish(grids, [loaded[spec] for spec in group], folder, out)
     for file, kind, publish_kind in (
         (training.FILE, training.Run, train.publish),

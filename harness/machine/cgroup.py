@@ -1,70 +1,86 @@
-"""Limits a worker's memory, including its page cache, with a Linux control group (version 1 or 2).
-
-A data set smaller than memory is soon in the page cache, even if the cache was emptied before. Under the limit the page
-cache holds only a part of the store, as if the store were larger than the machine's memory.
-"""
+"""Limits a worker's memory, page cache included, and its disk, with Linux control groups (version 1 or 2)."""
 
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
-V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+ROOT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 PREFIX = "loadstone"
 GONE_S = 5.0  # timeout for the system to notice that the last process of a group has ended
 
+JOIN = 'for n in $(seq "$1"); do shift; echo $$ > "$1" || exit 1; done; shift; exec "$@"'
+"""A shell program; its arguments are the number of cgroup.procs files to join, these files, and a command."""
+
+Controller = Literal["memory", "io"]
+V1_NAMES = {"memory": "memory", "io": "blkio"}
+
 
 class Group:
-    """The control group of one worker. kind: "cgroup v1" or "cgroup v2"."""
+    """The control group of one worker: in version 1 a folder for each controller, in version 2 one folder.
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind, self.folder = kind, folder
+    kind: "cgroup v1" or "cgroup v2". Its methods raise OSError if the system refuses.
+    """
 
-    def add(self, pid: int) -> None:
-        """Adds a process. Memory that it and its future children touch from now on counts towards the limit."""
-        (self.folder / "cgroup.procs").write_text(str(pid))
+    def __init__(self, kind: str, folders: Mapping[Controller, Path]) -> None:
+        self.kind, self.folders = kind, folders
 
-    def limit(self, n_bytes: int) -> None:
-        """Limits the sum of the group's process memory and page cache to `n_bytes`, without swapping.
+    def wrap(self, command: Sequence[str]) -> list[str]:
+        """A command that joins the group and then becomes `command`, so that all that this uses is counted."""
+        files = [str(folder / "cgroup.procs") for folder in set(self.folders.values())]
+        return ["sh", "-c", JOIN, "sh", str(len(files)), *files, *command]
 
-        Page cache in excess of the limit is dropped at once. Raises OSError if that does not free enough.
-        """
+    def limit_memory(self, n_bytes: int) -> None:
+        """Limits the sum of the group's process memory and page cache to `n_bytes`, without swapping."""
         name, swap = {
             "cgroup v1": ("memory.limit_in_bytes", "memory.swappiness"),
             "cgroup v2": ("memory.max", "memory.swap.max"),
         }[self.kind]
         with suppress(FileNotFoundError, PermissionError):  # a kernel without swap
-            (self.folder / swap).write_text("0")
-        (self.folder / name).write_text(str(n_bytes))
+            (self.folders["memory"] / swap).write_text("0")
+        (self.folders["memory"] / name).write_text(str(n_bytes))
+
+    def limit_reads(self, device: str, reads_per_s: int, bytes_per_s: int) -> None:
+        """Limits the group's reads from a disk. device: its numbers, "major:minor", of the disk, not of a partition."""
+        folder = self.folders["io"]
+        if self.kind == "cgroup v1":
+            (folder / "blkio.throttle.read_iops_device").write_text(f"{device} {reads_per_s}")
+            (folder / "blkio.throttle.read_bps_device").write_text(f"{device} {bytes_per_s}")
+        else:
+            (folder / "io.max").write_text(f"{device} rbps={bytes_per_s} riops={reads_per_s}")
 
     def has_killed(self) -> bool:
-        """Whether a process of the group was killed because it exceeded the limit."""
+        """Whether a process of the group was killed because it exceeded the memory limit."""
+        if "memory" not in self.folders:
+            return False
         name = {"cgroup v1": "memory.oom_control", "cgroup v2": "memory.events"}[self.kind]
-        counts = dict(line.split() for line in (self.folder / name).read_text().splitlines())
+        counts = dict(line.split() for line in (self.folders["memory"] / name).read_text().splitlines())
         return int(counts.get("oom_kill", 0)) > 0
 
     def close(self) -> None:
         """Removes the group. All its processes must have ended."""
-        stop = time.monotonic() + GONE_S
-        while True:
-            try:
-                self.folder.rmdir()
-                return
-            except OSError:
-                if time.monotonic() > stop:
-                    raise
-                time.sleep(0.05)
+        for folder in set(self.folders.values()):
+            stop = time.monotonic() + GONE_S
+            while True:
+                try:
+                    folder.rmdir()
+                    break
+                except OSError:
+                    if time.monotonic() > stop:
+                        raise
+                    time.sleep(0.05)
 
 
 @contextmanager
-def group() -> Iterator[Group | None]:
-    """Yields a new group for one worker, or None if this user cannot create one. The end of the context removes it."""
-    created = _create()
+def group(*controllers: Controller) -> Iterator[Group | None]:
+    """Yields a new group with these controllers, or None if this user cannot create one. It is removed at the end."""
+    created = _create(controllers)
     try:
         yield created
     finally:
@@ -72,40 +88,53 @@ def group() -> Iterator[Group | None]:
             created.close()
 
 
-def kind() -> str | None:
-    """The kind of group that this user can create; None if there is none."""
-    with group() as created:
+def kind(*controllers: Controller) -> str | None:
+    """The kind of group with these controllers that this user can create; None if there is none."""
+    with group(*controllers) as created:
         return created.kind if created else None
 
 
-def _create() -> Group | None:
-    for kind, parent in _parents():
-        for leftover in parent.glob(f"{PREFIX}-*"):  # of a run that was killed
-            if not psutil.pid_exists(int(leftover.name.split("-")[1])):
-                with suppress(OSError):
-                    leftover.rmdir()
+def _create(controllers: tuple[Controller, ...]) -> Group | None:
+    for kind, parents in _parents(controllers):
+        folders: dict[Controller, Path] = {}
         with suppress(OSError):
-            return Group(kind, Path(tempfile.mkdtemp(prefix=f"{PREFIX}-{os.getpid()}-", dir=parent)))
+            for controller, parent in parents.items():
+                shared = next((folder for folder in folders.values() if folder.parent == parent), None)
+                folders[controller] = shared or _folder_in(parent)
+            return Group(kind, folders)
+        for folder in set(folders.values()):  # another controller refused
+            folder.rmdir()
     return None
 
 
-def _parents() -> Iterator[tuple[str, Path]]:
-    """(kind, folder) of existing groups in which a group with a memory controller may be created.
+def _folder_in(parent: Path) -> Path:
+    for leftover in parent.glob(f"{PREFIX}-*"):  # of a run that was killed
+        if not psutil.pid_exists(int(leftover.name.split("-")[1])):
+            with suppress(OSError):
+                leftover.rmdir()
+    return Path(tempfile.mkdtemp(prefix=f"{PREFIX}-{os.getpid()}-", dir=parent))
 
-    Version 1: the group of this process, then the root group. Version 2: a group can pass its controllers to children
-    only if it contains no processes. So the candidates are the parent of this process's group, which a user's scope has
-    delegated to the user, and this process's group, if "memory" is among the controllers that it passes on.
+
+def _parents(controllers: tuple[Controller, ...]) -> Iterator[tuple[str, dict[Controller, Path]]]:
+    """(kind, folder by controller) of existing groups in which a group with the controllers may be created.
+
+    Version 1: the group of this process, then the root group of each controller. Version 2: a group can pass its
+    controllers to children only if it contains no processes. So the candidates are the parent of this process's group,
+    which a user's scope has delegated to the user, and this process's group, if it passes all the controllers on.
     """
     try:
         lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]
     except OSError:  # not Linux
         return
-    for _, controllers, path in lines:
-        group_path = path.lstrip("/")
-        if "memory" in controllers.split(","):
-            yield from (("cgroup v1", parent) for parent in (V1 / group_path, V1) if (parent / "cgroup.procs").exists())
-        elif not controllers:
-            for parent in ((V2 / group_path).parent if group_path else V2, V2 / group_path):
-                delegated = parent / "cgroup.subtree_control"
-                if parent.is_relative_to(V2) and delegated.exists() and "memory" in delegated.read_text().split():
-                    yield "cgroup v2", parent
+    own = {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
+    v1 = {controller: V1_NAMES[controller] for controller in controllers}
+    if all(name in own and (ROOT / name / "cgroup.procs").exists() for name in v1.values()):
+        yield "cgroup v1", {controller: ROOT / name / own[name] for controller, name in v1.items()}
+        yield "cgroup v1", {controller: ROOT / name for controller, name in v1.items()}
+    if "" in own:
+        for parent in ((ROOT / own[""]).parent if own[""] else ROOT, ROOT / own[""]):
+            delegated = parent / "cgroup.subtree_control"
+            if not parent.is_relative_to(ROOT) or not delegated.exists():
+                continue
+            if set(controllers) <= set(delegated.read_text().split()):
+                yield "cgroup v2", dict.fromkeys(controllers, parent)

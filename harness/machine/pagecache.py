@@ -21,17 +21,22 @@ def evict(paths: Sequence[Path]) -> str | None:
     "drop_caches" empties the whole cache.
     Call this before the process that maps the files starts: mapped pages are not dropped.
     """
-    for path in paths:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())  # dirty pages cannot be dropped
-            if hasattr(os, "posix_fadvise"):
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    drop(paths)
     method = evict_method()
     if method == "drop_caches":
         if hasattr(os, "posix_fadvise") and not resident(paths):
             return "fadvise"
         DROP_CACHES.write_text("1\n")
     return method
+
+
+def drop(paths: Sequence[Path]) -> None:
+    """Drops the pages of the files that no process has mapped, where the system offers it."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # dirty pages cannot be dropped
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def evict_method() -> str | None:

@@ -5,7 +5,6 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -51,8 +50,7 @@ def _read_bytes(pid: str) -> int | None:
 def peak_rss_bytes() -> int | None:
     """The peak RSS of this process plus the current PSS of its living descendants; None where it cannot be measured."""
     try:
-        status = Path("/proc/self/status").read_text()
-        peak = int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)[1]) * 1024
+        peak = _kilobytes("/proc/self/status", "VmHWM") * 1024
     except OSError:
         return None
     for child in psutil.Process().children(recursive=True):
@@ -63,16 +61,24 @@ def peak_rss_bytes() -> int | None:
     return peak
 
 
-def held_bytes(store: Sequence[str]) -> int:
-    """The PSS of this process and its living descendants in bytes, without the mapped pages of the store.
+def held_bytes() -> int | None:
+    """The memory of this process and its living descendants that is not mapped from files; None where it is unknown.
 
-    store: the absolute paths of the store's files. Their mapped pages can be dropped, so they are not counted.
+    Excludes the page cache and libraries. Pages that a descendant shares with others count in part.
     """
-    store, total = set(store), 0
-    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            total += sum(m.pss for m in process.memory_maps(grouped=False) if m.path not in store)
-    return total
+    try:
+        total = _kilobytes("/proc/self/status", "RssAnon", "RssShmem")
+        for child in psutil.Process().children(recursive=True):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                total += _kilobytes(f"/proc/{child.pid}/smaps_rollup", "Pss_Anon", "Pss_Shmem")
+    except OSError:  # not Linux, or another user's process
+        return None
+    return total * 1024
+
+
+def _kilobytes(path: str, *names: str) -> int:
+    """The sum of the fields `names` of a file in /proc."""
+    return sum(int(n) for n in re.findall(rf"^(?:{'|'.join(names)}):\s+(\d+) kB", Path(path).read_text(), re.MULTILINE))
 
 
 def die_with_parent() -> None:

@@ -1,4 +1,4 @@
-"""Recorded orders: the row ids of the first minibatches of an epoch. Conditions with the same twin share a file."""
+"""Recorded orders: the row ids of the first minibatches of an epoch. Conditions with the same order share a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from harness.condition import Condition
 
 def path(folder: Path, condition: Condition, fingerprint: str) -> Path:
     """The file for the order of a condition. folder: the results folder; fingerprint: that of the data set."""
-    return folder / "orders" / f"{condition.twin.key}-{fingerprint}.npz"
+    return folder / "orders" / f"{condition.order_key}-{fingerprint}.npz"
 
 
 def save(path: Path, ids: Sequence[np.ndarray], fetch_rows: int) -> None:

@@ -4,32 +4,31 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier, BrokenBarrierError
 
+from harness.machine.cgroup import Group
 from harness.run.job import Job, Outcome
-from harness.run.process import Pause, Progress, Spawn
+from harness.run.process import Progress, Spawn
 
-SUMMED = ("rows", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes")
-LONGEST = ("open_s", "first_batch_s", "epochs")
+SUMMED = ("rows", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes", "held_bytes", "imported_bytes")
+LONGEST = ("import_s", "open_s", "first_batch_s", "second_batch_s", "epochs")
 BROKEN = "another of the processes did not begin its window"
 
 
-def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn) -> Outcome:
+def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn, group: Group | None) -> Outcome:
     """Runs `job.condition.processes` workers, which begin to measure once all have opened, and joins their outcomes.
 
     In the joint window, the fields SUMMED are sums over all workers, and the fields LONGEST are the largest of any
     worker. `seconds` is the time from the beginning of the first worker's window to the end of the last worker's. The
     joint rate is therefore less than the sum of the workers' rates if not all workers deliver during all of that time.
     Each worker has its own seed; only the first reports progress and records its order. If a worker fails, the outcome
-    is its failure.
+    is its failure. group: the control group of all workers together.
     """
     condition = job.condition
-    if condition.cache == "bounded":
-        return Outcome(status="skipped", reason="memory is bounded for one process at a time")
     barrier = Barrier(condition.processes)
 
     def one(rank: int) -> Outcome:
         has_begun = False
 
-        def begin(_: int) -> None:
+        def begin() -> None:
             nonlocal has_begun
             try:
                 barrier.wait()
@@ -43,7 +42,7 @@ def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn)
             order_path=None if rank else job.order_path,
         )
         try:
-            return spawn(of_rank, condition.cores, timeout_s, _silent if rank else progress, Pause(begin))
+            return spawn(of_rank, condition.cores, timeout_s, _silent if rank else progress, group, begin)
         finally:
             if not has_begun:
                 barrier.abort()
@@ -58,7 +57,7 @@ def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn)
     sums = {name: _sum([getattr(window, name) for window in windows]) for name in SUMMED}
     most = {name: max(getattr(window, name) for window in windows) for name in LONGEST}
     seconds = max(ends) - min(begins)
-    together = replace(windows[0], **sums, **most, seconds=seconds, windows=None, waiting_s=None)
+    together = replace(windows[0], **sums, **most, seconds=seconds, windows=None, edges=None, waiting_s=None)
     return replace(outcomes[0], answer=together)
 
 

@@ -15,22 +15,21 @@ class Job:
     """One task of a worker, with all its inputs.
 
     task: "convert" writes the loader's store; "ceiling" decodes and copies the store without a loader; "measure" opens
-    the loader and measures a window; "weigh" measures how much memory the loader holds.
+    the loader and measures a window.
     adapter: "module:Class", so that the worker can use an adapter that only the parent process has registered.
     store: the folder of the loader's store.
-    condition, timing, files: only for "measure" and "weigh"; files are the absolute paths that the loader reads.
+    condition, timing: only for "measure".
     order_path: only for "measure"; the file in which to record the order (None: it is not recorded).
     cores, seconds: only for "ceiling"; the number of cores to use, and the duration of each of its measurements.
     """
 
-    task: Literal["convert", "ceiling", "measure", "weigh"]
+    task: Literal["convert", "ceiling", "measure"]
     loader: str
     adapter: str
     dataset: Dataset
     store: Path
     condition: Condition | None = None
     timing: Timing | None = None
-    files: tuple[str, ...] = ()
     order_path: Path | None = None
     cores: int | None = None
     seconds: float | None = None
@@ -50,7 +49,6 @@ class Job:
             "timing": lambda fields: Timing(**fields),
             "store": Path,
             "order_path": Path,
-            "files": tuple,
         }
         parsed = {name: parse(values[name]) for name, parse in parsers.items() if values[name] is not None}
         return cls(**values | parsed)
@@ -66,14 +64,19 @@ class Window:
 
     rows: int
     seconds: float
-    windows: list[int] | None
+    edges: list[list[float]] | None
     waiting_s: float | None
     epochs: int
+    warmed_epochs: float
+    import_s: float
     open_s: float
     first_batch_s: float
+    second_batch_s: float | None
     fetches: float
     cpu_s: float
     peak_rss_bytes: int | None
+    held_bytes: int | None
+    imported_bytes: int | None
     disk_read_bytes: int | None
     marks: dict[str, str]
     edges_s: tuple[float, float]
@@ -96,15 +99,8 @@ class Rates:
     piece_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """The answer to "weigh": the most bytes of memory that the worker and its children held at one time."""
-
-    held_bytes: int
-
-
-ANSWERS = {"measure": Window, "convert": Converted, "ceiling": Rates, "weigh": Held}
-Answer = Window | Converted | Rates | Held
+ANSWERS = {"measure": Window, "convert": Converted, "ceiling": Rates}
+Answer = Window | Converted | Rates
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,10 @@ from typing import Any, Protocol
 
 from harness.condition import Timing
 
-TOUCH_STEP_BYTES = 4096  # a memory page; lazily loaded pages are read only when they are touched
+CACHE_LINE = 64  # bytes
+FETCHES = 5  # in a window, at least
+WARM_SHARE = 0.2  # of the first epoch, which the warm-up of the regime "first" delivers at most
+MOST_EDGES = 64  # of a Trace
 
 
 class Batches(Protocol):
@@ -25,20 +28,23 @@ class Trace:
 
     rows: the number of cells delivered after the first edge, up to and including the batch at the last edge.
     seconds: the time between the edges.
-    windows: the number of rows delivered in each whole second of the window, for diagnosis.
+    edges: [seconds, rows] since the first edge, at no more than MOST_EDGES arrivals of a fetch, evenly chosen.
     waiting_s: the part of `seconds` that was spent waiting for the next batch.
-    first_batch_s: the time from requesting the first epoch to the arrival of its first batch.
+    first_batch_s, second_batch_s: the time from requesting the first epoch to its first and second batch.
     epochs: the number of epochs that began within the window.
+    warmed_epochs: the number of epochs that were delivered before the first edge, with fractions.
     start_s: the clock at the first edge.
     begun, ended: the results of `probe` at the first and the last edge.
     """
 
     rows: int
     seconds: float
-    windows: list[int]
+    edges: list[list[float]]
     waiting_s: float
     first_batch_s: float
+    second_batch_s: float
     epochs: int
+    warmed_epochs: float
     start_s: float
     begun: Any = None
     ended: Any = None
@@ -51,7 +57,7 @@ def measure(
     *,
     epoch_rows: int,
     period_rows: int | None = None,
-    first_epoch: int = 0,
+    cache: str = "warm",
     consumer_s: float = 0.0,
     sleep: Callable[[float], None] = time.sleep,
     probe: Callable[[], Any] = lambda: None,
@@ -62,62 +68,80 @@ def measure(
     The window begins and ends when the first batch of a fetch arrives (its edges). A loader that fetches many batches
     at once delivers them in bursts. With edges elsewhere, the window could count a burst that was read before the
     window began, or include the time of a burst that it does not count. The window ends at the first edge after
-    `timing.measure_s`, so that it is longer than that by at most about one fetch.
+    `timing.measure_s` at which it holds FETCHES fetches.
 
     The very first batch is not an edge, because it may arrive before the rest of its fetch has been read. Both edges
     belong to fetches of full length: the last fetch of an epoch may be short, and a window that began with it would
     count too few or too many rows for its time.
 
+    The warm-up lasts at least `timing.warmup_s`. In the regime "warm" it also lasts a whole epoch, unless that takes
+    longer than `timing.epoch_s`. In the regime "first" it delivers at most WARM_SHARE of the epoch, and the window ends
+    with the last full fetch of the first epoch, even if it is then shorter, or holds fewer fetches.
+
     clock: returns the time in seconds.
     epoch_rows: the number of cells in an epoch.
     period_rows: the number of rows in one burst: the loader's fetch_rows times the number of its worker processes
     (None: fetch_rows).
-    first_epoch: the index of the first epoch.
+    cache: the regime of the condition.
     consumer_s: seconds for which an emulated consumer holds each batch without using the CPU, as an accelerator does.
     sleep: emulates the consumer.
     probe: called at both edges; its results are returned as `begun` and `ended`.
     progress(phase, rows so far, seconds so far) is called after each batch.
 
-    Raises ValueError for an epoch without a batch, or a clock that goes back.
+    Raises ValueError for an epoch without a batch, a first epoch of fewer than three full fetches in the regime
+    "first", or a clock that goes back.
     """
     period = period_rows or loader.fetch_rows
     start = clock()
-    first = begin = None
-    rows, windows, epochs, total = 0, [], 0, 0
+    arrivals: list[float] = []
+    begin = None
+    rows, epochs, total, fetches = 0, 0, 0, 0
+    edges = Thinned(MOST_EDGES)
     requested, waiting = start, 0.0
     first_probe: Any = None
-    for index in count(first_epoch):
+
+    def warmed(elapsed: float) -> bool:
+        if cache == "first":
+            return elapsed >= timing.warmup_s or total + period > WARM_SHARE * epoch_rows
+        return elapsed >= timing.warmup_s and (cache != "warm" or total >= epoch_rows or elapsed >= timing.epoch_s)
+
+    for index in count():
         in_epoch, fetch = 0, -1
         for batch in loader.epoch(index):
             now = clock()
             if now < requested:
                 raise ValueError(f"the clock went back by {requested - now:g} s; this machine's time cannot be trusted")
             n = touch(batch)
-            first = now if first is None else first
+            if len(arrivals) < 2:
+                arrivals.append(now)
             total += n
             full = in_epoch + period <= epoch_rows or period > epoch_rows
             is_edge = full and in_epoch // period != fetch
+            is_last = cache == "first" and in_epoch + 2 * period > epoch_rows
             fetch = in_epoch // period
             in_epoch += n
             if begin is None:
                 progress("warm-up", total, now - start)
-                if is_edge and total > n and now - start >= timing.warmup_s:
-                    first_probe, begin = probe(), clock()
+                if is_edge and total > n and warmed(now - start):
+                    warmed_epochs, first_probe, begin = (total - n) / epoch_rows, probe(), clock()
             else:
                 rows += n
+                fetches += is_edge
                 elapsed = now - begin
                 waiting += now - requested
-                windows.extend([0] * (int(elapsed) + 1 - len(windows)))
-                windows[int(elapsed)] += n
                 progress("window", rows, elapsed)
-                if is_edge and elapsed >= timing.measure_s:
+                if is_edge:
+                    edges.append([elapsed, rows])
+                if is_edge and (is_last or (elapsed >= timing.measure_s and fetches >= FETCHES)):
                     return Trace(
                         rows=rows,
                         seconds=elapsed,
-                        windows=windows[: int(elapsed)],
+                        edges=edges.items,
                         waiting_s=waiting,
-                        first_batch_s=first - start,
+                        first_batch_s=arrivals[0] - start,
+                        second_batch_s=arrivals[1] - start,
                         epochs=epochs,
+                        warmed_epochs=warmed_epochs,
                         start_s=begin,
                         begun=first_probe,
                         ended=probe(),
@@ -127,15 +151,31 @@ def measure(
             requested = clock()
         if not in_epoch:
             raise ValueError(f"epoch {index} held no batch")
+        if cache == "first":
+            raise ValueError(f"the first epoch has {in_epoch // period} full fetches, too few for a window within it")
         epochs += begin is not None
     raise AssertionError("count() does not end")
 
 
+class Thinned:
+    """A list that keeps at most `most` of the items appended, evenly chosen; every second one is dropped when full."""
+
+    def __init__(self, most: int) -> None:
+        self.items: list[Any] = []
+        self.most, self.step, self.seen = most, 1, 0
+
+    def append(self, item: Any) -> None:
+        self.seen += 1
+        if self.seen % self.step:
+            return
+        self.items.append(item)
+        if len(self.items) == self.most:
+            self.items, self.step = self.items[1::2], 2 * self.step
+
+
 def touch(batch: Any) -> int:
-    """Reads a value from every memory page of the batch, so that lazily loaded data is read. Returns the number of
-    rows."""
+    """Reads a value from every cache line of the batch, as a consumer would. Returns the number of rows."""
     x = batch.x
     for part in (x.data, x.indices, x.indptr) if hasattr(x, "indptr") else (x.reshape(-1),):
-        step = max(1, TOUCH_STEP_BYTES // part.itemsize)
-        part[::step].sum()
+        part[:: max(1, CACHE_LINE // part.itemsize)].sum()
     return x.shape[0]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from harness.machine import host
 from harness.machine.cgroup import Group
@@ -23,40 +23,42 @@ Progress = Callable[[str, int, float], None]
 """Called with a worker's progress: (name of the phase, cells so far, seconds so far)."""
 
 
-class Pause(NamedTuple):
-    """What the parent does while a worker waits before it measures.
-
-    begin: called once the worker is ready, with the number of bytes of memory that the worker holds. The worker goes on
-    when `begin` returns; if `begin` raises OSError, the worker is killed.
-    group: the control group into which the worker is put before it receives its job (None: no group).
-    """
-
-    begin: Callable[[int], None]
-    group: Group | None = None
-
-
 class Spawn(Protocol):
     """Gives a job to a worker and returns its outcome, as `spawn` does."""
 
     def __call__(
-        self, job: Job, cores: int | None, timeout_s: float | None, progress: Progress, pause: Pause | None = None
+        self,
+        job: Job,
+        cores: int | None,
+        timeout_s: float | None,
+        progress: Progress,
+        group: Group | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> Outcome: ...
 
 
 def spawn(
-    job: Job, cores: int | None, timeout_s: float | None, progress: Progress, pause: Pause | None = None
+    job: Job,
+    cores: int | None,
+    timeout_s: float | None,
+    progress: Progress,
+    group: Group | None = None,
+    begin: Callable[[], None] | None = None,
 ) -> Outcome:
     """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" if the worker sent none.
 
     An error after the worker sent its outcome does not change the status; it only becomes the `reason`. cores: the size
     of the thread pools of the libraries that the worker imports (None: all cores). timeout_s: seconds after which the
-    worker is killed (None: never). pause: for a worker that waits before it measures.
+    worker is killed (None: never). group: the control group in which the worker starts.
+    begin: called once a worker that waits before it measures is ready; the worker goes on when `begin` returns, and is
+    killed if it raises OSError.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     outcome, trouble = None, None
+    command = [interpreter(job.loader), "-m", "harness.run.worker"]
     with tempfile.TemporaryFile() as log:
         worker = subprocess.Popen(
-            [interpreter(job.loader), "-m", "harness.run.worker"],
+            group.wrap(command) if group else command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -66,9 +68,7 @@ def spawn(
         )
         try:
             with suppress(BrokenPipeError):  # the exit code of a dead worker gives the reason
-                if pause and pause.group:
-                    pause.group.add(worker.pid)
-                _send(worker, job.to_json(), last=pause is None)
+                _send(worker, job.to_json(), last=begin is None)
             for line in lines_until(worker.stdout, deadline):
                 message = parse(line)
                 if message is None:
@@ -79,7 +79,7 @@ def spawn(
                 trouble = message.get("order_trouble", trouble)
                 if "ready" in message:
                     try:
-                        pause.begin(message["ready"])
+                        begin()
                     except OSError as error:
                         trouble = str(error)
                         break
@@ -102,8 +102,8 @@ def spawn(
         outcome = Outcome(status="failed")
         trouble = trouble or death(status, text)
     # The kernel may have killed a process that the worker started instead of the worker itself.
-    killed = bool(pause and pause.group and outcome.status == "failed" and pause.group.has_killed())
-    reason = "its memory limit killed it" if killed else outcome.reason or trouble
+    killed = bool(group and outcome.status == "failed" and group.has_killed())
+    reason = "it needs more memory than its limit" if killed else outcome.reason or trouble
     return replace(outcome, reason=reason, out_of_memory=killed, log=text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import loaders
 from harness.data.dataset import Dataset
 from harness.machine import git, host, interpreter
+from harness.records.measurement import RULES_EDITION
 
 RECORDED_PACKAGES = ("anndata", "deflate", "h5py", "numba", "numcodecs", "numpy", "scipy", "torch")
 
@@ -26,6 +27,8 @@ def provenance(loader: str, dataset: Dataset, cores: int | None = None) -> dict[
         "utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "git_commit": commit,
         "git_dirty": dirty,
+        "code": git.code(),
+        "rules_edition": RULES_EDITION,
         **host.facts(),
         "python": environment.python,
         "packages": {name: environment.packages[name] for name in wanted if name in environment.packages},

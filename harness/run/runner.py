@@ -15,20 +15,21 @@ from harness.errors import UserError
 from harness.grids import Grid
 from harness.machine import git, host, pagecache
 from harness.records import jsonl, orders
-from harness.records.measurement import COLD_AT_MOST, Measurement
+from harness.records.measurement import COLD_AT_MOST, WARM_AT_LEAST, Measurement
 from harness.run.concurrent import spawn_together
 from harness.run.job import Job
-from harness.run.memory_limit import spawn_bounded
+from harness.run.limits import UnavailableError, limits
 from harness.run.process import Spawn, spawn
 from harness.run.provenance import of_store, provenance
 from harness.run.stores import store_files, store_path
 
 
 class Task(NamedTuple):
-    """One measurement to make. repeat: its number, from 0."""
+    """One measurement to make. repeat: its number, from 0. again: whether it is the second of the repeat's A/A pair."""
 
     condition: Condition
     repeat: int
+    again: bool = False
 
 
 class Display(Protocol):
@@ -45,18 +46,21 @@ def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: 
     """The missing measurements, in the order in which to make them.
 
     Repeats are the outer loop, and the conditions are shuffled inside it, so that a drift of the machine's speed
-    affects all conditions equally. A measurement is not made again if `done` has it with the grid's timing and the
-    fingerprint of this data set; with `retry`, only if its status is "ok". What was measured with uncommitted code is
-    measured again once the code is committed. What was skipped because a loader was not installed is measured once it
-    is installed.
+    affects all conditions equally. One condition of the grid is measured twice in each repeat, the A/A pair: their
+    ratio shows what chance alone does. A measurement is not made again if `done` has it with the grid's timing, the
+    fingerprint of this data set and the present code (see `git.code`); with `retry`, only if its status is "ok". What
+    was measured with uncommitted code is measured again once the code is committed. What was skipped because a loader
+    was not installed is measured once it is installed.
 
     repeats: the number of measurements per condition.
     """
     _, dirty = git.state()
+    code = git.code()
     completed = {
-        (m.condition, m.repeat)
+        (m.condition, m.repeat, bool(m.again))
         for m in done
         if m.timing == grid.timing
+        and m.provenance.get("code") == code
         and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
         and (m.status == "ok" or not retry)
         and (dirty or not m.provenance.get("git_dirty"))
@@ -64,9 +68,9 @@ def missing(grid: Grid, dataset: Dataset, done: Iterable[Measurement], repeats: 
     }
     tasks = []
     for repeat in range(repeats):
-        conditions = list(grid.conditions)
-        random.Random(f"{grid.name} {repeat}").shuffle(conditions)
-        tasks += [Task(c, repeat) for c in conditions if (c, repeat) not in completed]
+        of_repeat = [Task(c, repeat) for c in grid.conditions] + [Task(grid.pair, repeat, again=True)]
+        random.Random(f"{grid.name} {repeat}").shuffle(of_repeat)
+        tasks += [task for task in of_repeat if task not in completed]
     return tasks
 
 
@@ -116,6 +120,7 @@ def measure_one(
         "condition": condition,
         "timing": grid.timing,
         "repeat": task.repeat,
+        "again": task.again,
         "provenance": provenance(condition.loader, dataset, condition.cores),
     }
     if reason := loaders.unavailable(condition.loader):
@@ -127,7 +132,7 @@ def measure_one(
     before = stamps(files)
     row["provenance"] |= of_store(files)
     if condition.cache == "warm":
-        display.phase("warm")
+        display.phase("read into memory")
         pagecache.warm(files)
     else:
         display.phase("evict")
@@ -135,10 +140,15 @@ def measure_one(
         if method is None:
             return Measurement(**row, status="skipped", reason="the page cache cannot be emptied on this system")
     row["resident_before"] = pagecache.resident(files)
-    if condition.cache != "warm" and (row["resident_before"] or 0) > COLD_AT_MOST:
+    resident = row["resident_before"]
+    if condition.cache == "warm" and resident is not None and resident < WARM_AT_LEAST:
+        size = row["provenance"]["store_bytes"]
+        reason = f"only {resident:.0%} of its store of {size / 1e9:,.1f} GB stayed in memory, which is too small for it"
+        return Measurement(**row, status="skipped", reason=reason)
+    if condition.cache != "warm" and (resident or 0) > COLD_AT_MOST:
         in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
         cause = "it is on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
-        reason = f"{row['resident_before']:.0%} of the store stayed in the page cache: {cause}"
+        reason = f"{resident:.0%} of the store stayed in the page cache: {cause}"
         return Measurement(**row, status="failed", reason=reason)
     job = Job(
         task="measure",
@@ -148,15 +158,16 @@ def measure_one(
         store=store_path(dataset, condition.loader).resolve(),
         condition=condition,
         timing=grid.timing,
-        files=tuple(str(file.resolve()) for file in files),
         order_path=order_to_record(grid, dataset, task, folder),
     )
-    if condition.processes > 1:
-        outcome = spawn_together(job, grid.timing.timeout_s, display.phase, spawn)
-    elif condition.cache == "bounded":
-        outcome, row["provenance"]["bound"] = spawn_bounded(job, files, grid.timing.timeout_s, display.phase, spawn)
-    else:
-        outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase)
+    try:
+        with limits(condition, files) as (group, row["provenance"]["limits"]):
+            if condition.processes > 1:
+                outcome = spawn_together(job, grid.timing.timeout_s, display.phase, spawn, group)
+            else:
+                outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase, group)
+    except UnavailableError as reason:
+        return Measurement(**row, status="skipped", reason=str(reason))
     if outcome.status in ("failed", "timeout") and outcome.log:
         (folder / "logs").mkdir(exist_ok=True)
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(outcome.log)
@@ -175,13 +186,14 @@ def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> P
     """The file in which this measurement records the order of its cells; None if it does not record the order.
 
     The first repeat replaces an existing file, so that the recorded order is that of the current code; later repeats
-    record only if there is no file. If the grid contains the condition's twin (see `Condition.twin`), which has the
-    same order, only the twin records it.
+    record only if there is no file. Of the grid's conditions with the same order, one records it: the first, or the
+    first with CSR output, which is faster, and without a limited disk.
     """
     condition = task.condition
     path = orders.path(folder, condition, dataset.fingerprint)
-    by_twin = condition != condition.twin and condition.twin in grid.conditions
-    if (task.repeat and path.exists()) or by_twin or not grid.timing.order_s:
+    same = [c for c in grid.conditions if c.order_key == condition.order_key]
+    recorder = min(same, key=lambda c: (c.disk is not None, c.output != "csr"))
+    if (task.repeat and path.exists()) or condition != recorder or task.again or not grid.timing.order_s:
         return None
     return path.resolve()
 

@@ -2,9 +2,8 @@
 
     python -m harness.run.worker < job
 
-It imports one adapter, and may run in the Python of another environment. If its memory is to be limited, or several
-workers are measured at the same time, it reports that it is ready and how many bytes of memory it holds, and waits for
-a line on standard input before it measures.
+It imports one adapter, and may run in the Python of another environment. If several workers are measured at the same
+time, it reports that it is ready, and waits for a line on standard input before it measures.
 """
 
 import json
@@ -12,8 +11,9 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,12 @@ import numpy as np
 import loaders
 from harness.machine import host, process_usage
 from harness.records import orders
-from harness.run.job import Converted, Held, Job, Outcome, Rates, Window, message
+from harness.run.job import Converted, Job, Outcome, Rates, Window, message
 from harness.run.measure import measure, touch
 from loaders.protocol import Incompatible
 
-PROGRESS_S = 0.5  # between two messages of progress, at least
+PROGRESS_S = 0.5  # between two messages of progress, and two samples of the memory in use, at least
 ORDER_BATCHES = 512  # minibatches after which no further fetch of an order is recorded
-SAMPLE_S = 0.1  # between two samples of the memory in use
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -49,7 +48,7 @@ def main() -> None:
 
 def run(job: Job, send: Send) -> Outcome:
     """Does the task of the job and returns its outcome. An exception of a library becomes the outcome's `reason`."""
-    task = {"convert": convert, "ceiling": ceiling, "weigh": weigh, "measure": measure_window}[job.task]
+    task = {"convert": convert, "ceiling": ceiling, "measure": measure_window}[job.task]
     try:
         return Outcome(status="ok", answer=task(job, send))
     except Incompatible as reason:
@@ -80,36 +79,40 @@ def ceiling(job: Job, send: Send) -> Rates:
 def measure_window(job: Job, send: Send) -> Window:
     """Opens the loader and measures one window."""
     condition = job.condition
-    last_sent = 0.0
+    last_sent, held = 0.0, []
 
     def progress(phase: str, rows: int, seconds: float) -> None:
         nonlocal last_sent
         if time.monotonic() - last_sent >= PROGRESS_S:
             last_sent = time.monotonic()
+            held.append(process_usage.held_bytes())
             send({"phase": phase, "rows": rows, "seconds": seconds})
 
-    loader, open_s = open_loader(job, send)
-    period_rows = loader.fetch_rows * max(1, condition.workers)
+    if condition.cores:
+        limit_cores(condition.cores)
+    send({"phase": "open", "rows": 0, "seconds": 0.0})
+    adapter = loaders.load(job.adapter)
+    import_s = import_libraries(adapter)
+    imported_bytes = process_usage.held_bytes()
+    start = time.perf_counter()
+    loader = adapter.open(job.dataset, job.store, condition, rows=False)
+    open_s = time.perf_counter() - start
     try:
-        if condition.cache == "bounded":
-            send({"phase": "fill", "rows": 0, "seconds": 0.0})
-            # When the third fetch begins, the memory in use has reached its final size.
-            send({"ready": held_at_most(loader, job.files, lambda rows, seconds: rows > 2 * period_rows)})
-            sys.stdin.readline()
-        elif condition.processes > 1:
-            send({"ready": process_usage.held_bytes(job.files)})
+        if condition.processes > 1:
+            send({"ready": True})
             sys.stdin.readline()
         trace = measure(
             loader,
             job.timing,
             time.perf_counter,
             epoch_rows=job.dataset.n_cells,
-            period_rows=period_rows,
-            first_epoch=int(condition.cache == "bounded"),
+            period_rows=loader.fetch_rows * max(1, condition.workers),
+            cache=condition.cache,
             consumer_s=condition.consumer_ms / 1e3,
             probe=process_usage.usage,
             progress=progress,
         )
+        held.append(process_usage.held_bytes())
         peak = process_usage.peak_rss_bytes()
         fetches = trace.rows / loader.fetch_rows
     finally:
@@ -121,37 +124,23 @@ def measure_window(job: Job, send: Send) -> Window:
         **values,
         edges_s=(start_s, start_s + trace.seconds),
         marks=dict(loader.broken(condition)),
+        import_s=import_s,
         open_s=open_s,
         fetches=fetches,
         cpu_s=last.cpu_s - first.cpu_s,
         disk_read_bytes=last.disk_read_bytes - first.disk_read_bytes if counted else None,
         peak_rss_bytes=peak,
+        held_bytes=None if None in held else max(held),
+        imported_bytes=imported_bytes,
     )
 
 
-def weigh(job: Job, send: Send) -> Held:
-    """Reads for as long as a measurement would take, without a memory limit; returns the most memory held."""
-    timing = job.timing
-    loader, _ = open_loader(job, send)
-    try:
-        held_bytes = held_at_most(loader, job.files, lambda rows, seconds: seconds > timing.warmup_s + timing.measure_s)
-    finally:
-        loader.close()
-    return Held(held_bytes=held_bytes)
-
-
-def open_loader(job: Job, send: Send) -> tuple[Any, float]:
-    """Opens the loader, without row ids, after limiting this process to the condition's cores.
-
-    Returns (the open loader, the seconds that opening took).
-    """
-    if job.condition.cores:
-        limit_cores(job.condition.cores)
-    send({"phase": "open", "rows": 0, "seconds": 0.0})
-    adapter = loaders.load(job.adapter)
+def import_libraries(adapter: Any) -> float:
+    """Imports all modules that the adapter needs, before any clock runs. Returns the seconds that this took."""
     start = time.perf_counter()
-    loader = adapter.open(job.dataset, job.store, job.condition, rows=False)
-    return loader, time.perf_counter() - start
+    for module in adapter.imports:
+        import_module(module)
+    return time.perf_counter() - start
 
 
 def limit_cores(cores: int) -> None:
@@ -159,24 +148,6 @@ def limit_cores(cores: int) -> None:
     if cores > host.available_cores():
         raise Incompatible(f"it needs {cores} cores, and {host.available_cores()} are available")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-
-
-def held_at_most(loader: Any, files: Sequence[str], enough: Callable[[int, float], bool]) -> int:
-    """The most bytes of memory that this process and its children held while reading epoch 0.
-
-    Reading stops at the end of the epoch, or once `enough(rows so far, seconds so far)` is true. Memory is sampled
-    every SAMPLE_S seconds and at the end; mapped pages of `files` are not counted.
-    """
-    start = sampled = time.monotonic()
-    most, rows = 0, 0
-    for batch in loader.epoch(0):
-        rows += touch(batch)
-        now = time.monotonic()
-        if now - sampled > SAMPLE_S:
-            most, sampled = max(most, process_usage.held_bytes(files)), now
-        if enough(rows, now - start):
-            break
-    return max(most, process_usage.held_bytes(files))
 
 
 def record_order(job: Job, send: Send) -> None:
