@@ -16,7 +16,7 @@ MEMORY_FRACTION = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """All settings of a measurement that can change its result.
+    """All settings of a measurement that can change its result. Raises ValueError for an invalid value.
 
     batch_size: the number of cells in a minibatch.
     workers: the number of worker processes of the loader (0: the measuring process loads).
@@ -104,8 +104,10 @@ class Condition:
 class Timing:
     """The durations of a measurement, in seconds.
 
-    warmup_s: of the warm-up, at least. measure_s: of the window, at least. timeout_s: after which a worker is killed.
-    order_s: of recording the order after the window (0: it is not recorded).
+    warmup_s: the minimum of the warm-up. measure_s: the minimum of the window. timeout_s: the time after which a worker
+    is killed. order_s: the time after the window for which the order of the cells is recorded (0: not recorded).
+
+    Raises ValueError for a negative duration; only warmup_s and order_s may be 0.
     """
 
     warmup_s: float = 30.0

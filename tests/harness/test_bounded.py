@@ -48,7 +48,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Me
 
 
 def allocate(group: cgroup.Group, megabytes: int) -> int:
-    """The exit code of a process in the group that allocates so many megabytes."""
+    """Runs a process in the group that allocates `megabytes` MB. Returns its exit code."""
     code = f"import sys; sys.stdin.readline(); data = [b'x' * 1_000_000 for _ in range({megabytes})]"
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     group.add(process.pid)
