@@ -1,4 +1,4 @@
-"""Which loader, block size and fetch factor: the fastest whose minibatches are as diverse as is asked for."""
+"""Recommends a loader, block size and fetch factor: the fastest whose minibatches are diverse enough."""
 
 from pathlib import Path
 
@@ -19,15 +19,19 @@ EXPLAINED = {
     "worst label": "the obs column for which that is so",
     "expected, bits": "the same in theory, if every block holds one value of that label (docs/glossary.md)",
 }
-"""What each column of `lines` means."""
+"""Explanations of columns of the table that `lines` returns, printed below it."""
 
 
 def candidates(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
-    """The rows of a table that can be advised: in random order, of loaders that do not hold all cells in memory.
+    """The rows of a table that may be recommended: random order, cold page cache, and a loader that does not hold all
+    cells in memory.
 
-    Where the data set has labels, only rows with a recorded order are left, and they gain `short_bits`, `error_bits`
-    and `worst`: the shortfall of the label that falls short most; and `expected_bits`, its expectation, nan without
-    blocks. frame: a table as `summary.table` makes it.
+    If the data set has labels, rows without a recorded order are dropped, and four columns are added. `worst` is the
+    label whose entropy in a minibatch is furthest below that of random sampling. `short_bits` is this difference for
+    that label, `error_bits` its standard error, and `expected_bits` its value in theory if every block holds a single
+    label (nan for rows without a block size).
+
+    frame: a table returned by `summary.table`. folder: the machine's folder, with the recorded orders.
     """
     rows = frame[(frame["order"] == "random") & (frame["cache"] == "cold") & frame["cells_per_s"].notna()]
     rows = rows[~rows["loader"].map(loaders.holds_all).astype(bool)]
@@ -53,15 +57,18 @@ def candidates(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
 
 
 def choose(rows: pd.DataFrame, within: float) -> pd.DataFrame:
-    """The candidates that fall short by at most `within` bits for every label (all, where there is no label), the
-    fastest of each output first."""
+    """The candidates whose `short_bits` is at most `within`, sorted by output and then by throughput, fastest first.
+
+    rows: a table returned by `candidates`. If it has no column `short_bits`, because the data set has no labels, all of
+    its rows are returned.
+    """
     if "short_bits" in rows:
         rows = rows[rows["short_bits"] <= within]
     return rows.sort_values(["output", "cells_per_s"], ascending=[True, False], ignore_index=True)
 
 
 def lines(chosen: pd.DataFrame) -> list[dict[str, str]]:
-    """The table as text; the columns of EXPLAINED, without those about labels where there is none."""
+    """The rows as text by column name. The last three columns of EXPLAINED are absent if the data set has no labels."""
     return [_line(row) for row in chosen.to_dict("records")]
 
 
@@ -85,9 +92,10 @@ def _line(row: dict[str, object]) -> dict[str, str]:
 
 
 def code(condition: Condition, dataset: Dataset, spec: str, path: Path) -> str:
-    """Python that reads minibatches under this condition, through the library's own API where the adapter knows it.
+    """A Python program that reads minibatches under this condition.
 
-    spec: the data set as the command names it. path: the loader's store of it.
+    If the loader's adapter has a function `code`, the program calls the library directly; otherwise it calls the
+    adapter. spec: the data set as given on the command line. path: the loader's store of the data set.
     """
     of_library = getattr(loaders.get(condition.loader), "code", None)
     if of_library is not None:

@@ -8,37 +8,38 @@ FOLDER = ROOT / "results" / "published"
 
 
 def block_shuffling(backend: str = "h5ad") -> pd.DataFrame:
-    """scDataset's block shuffling over "h5ad", "arrow" or "scdl" in one process, minibatches of 64.
+    """scDataset's block shuffling without worker processes, in minibatches of 64 cells.
 
-    Columns: block_size, fetch_factor, cells_per_s; for h5ad also entropy_bits, of the plates.
+    backend: the format of the store, "h5ad", "arrow" or "scdl". Columns: block_size, fetch_factor, cells_per_s; for
+    h5ad also entropy_bits, the entropy of the plate labels in a minibatch.
     """
     frame = pd.read_csv(FOLDER / "scdataset.csv")
     return frame[(frame["backend"] == backend) & (frame["sampler"] == "block shuffling") & (frame["workers"] == 0)]
 
 
 def training() -> pd.DataFrame:
-    """scDataset's linear models of Tahoe-100M, tested on plate 14.
+    """Scores of scDataset's linear models, trained on plates 1 to 13 of Tahoe-100M and tested on plate 14.
 
-    Columns: arm, task, macro_f1 and its standard deviation over runs.
+    Columns: arm (the order of the cells in training), task, macro_f1, and sd, its standard deviation over runs.
     """
     return pd.read_csv(FOLDER / "training.csv")
 
 
 def annbatch_epochs() -> pd.DataFrame:
-    """annbatch's epoch times on Tahoe-100M. Columns: loader, epoch_s."""
+    """Epoch times on Tahoe-100M published by annbatch's authors. Columns: loader, epoch_s."""
     frame = pd.read_csv(FOLDER / "annbatch.csv")
     return frame[frame["epoch_s"].notna()]
 
 
 def conversions() -> pd.DataFrame:
-    """annbatch's conversions to stores. Columns: loader, what, seconds, cells."""
+    """Durations of annbatch's conversions. Columns: loader, what (as in "h5ad to zarr"), seconds, cells."""
     return pd.read_csv(FOLDER / "conversions.csv")
 
 
 def laws() -> pd.DataFrame:
-    """SLAF's cost of a cell by the number of cells handled at once, and its five phases (law "ladder").
+    """SLAF's cost per cell by the number of cells handled at once, and the throughput of its five phases.
 
-    Columns: law, method, size, us_per_cell, cells_per_s.
+    Columns: law, method, size, us_per_cell, cells_per_s. For the law "ladder", `size` is the index of the phase.
     """
     return pd.read_csv(FOLDER / "laws.csv")
 
@@ -46,14 +47,14 @@ def laws() -> pd.DataFrame:
 def speedups() -> pd.DataFrame:
     """The speed-ups over random access that scDataset's authors claim.
 
-    Columns: loader (ours, if it reads the same store as theirs), block_size, fetch_factor, times, over (the loader it
-    is compared with).
+    Columns: loader, block_size, fetch_factor, times (the speed-up), and over (the loader with random access). For the
+    Arrow and SCDL stores, `loader` names this project's loader of the same store.
     """
     return pd.read_csv(FOLDER / "speedups.csv")
 
 
 def baselines() -> dict[str, str]:
-    """The loader with which each loader of `speedups` is compared."""
+    """By loader of `speedups`, the loader with random access that it is compared with."""
     frame = speedups()
     return dict(zip(frame["loader"], frame["over"], strict=True))
 

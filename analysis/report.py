@@ -50,9 +50,9 @@ class Section(NamedTuple):
 
 
 def write(folder: Path) -> Path:
-    """Writes report.html into a machine's folder, from the results of `make bench`, `figures` and `train` in it.
+    """Writes report.html into a machine's folder, from the files that other commands wrote there. Returns its path.
 
-    UserError if the folder holds no table.
+    Raises UserError if the folder holds no table.
     """
     sections = [*_grids(folder), *_training(folder), *_laws(folder)]
     if not sections:
@@ -157,10 +157,10 @@ def _laws(folder: Path) -> list[Section]:
 
 
 def _pictures(folder: Path, stem: str, caption: str | None = None) -> list[Picture]:
-    """The figures of one grid on one data set, without those that have no file.
+    """The figures that have both a PNG and a CSV file.
 
-    caption: the key in CAPTIONS for the one figure called `stem`. None: all figures whose name is `stem`, a dash and a
-    key of CAPTIONS.
+    caption: a key of CAPTIONS; only the figure called `stem` is included, with this caption. None: all figures are
+    included whose name is `stem`, a dash and a key of CAPTIONS.
     """
     kinds = {stem: caption} if caption else {f"{stem}-{kind}": kind for kind in CAPTIONS}
     pictures = []
@@ -172,7 +172,7 @@ def _pictures(folder: Path, stem: str, caption: str | None = None) -> list[Pictu
 
 
 def undrawn(folder: Path) -> int:
-    """The number of figures of which the folder has the numbers and no picture."""
+    """The number of figures in the folder that have a CSV file of their numbers, but no PNG file."""
     numbers = (path for path in (folder / "figures").glob("*.csv") if path.stem.rsplit("-", 1)[-1] in CAPTIONS)
     return sum(not path.with_suffix(".png").exists() for path in numbers)
 

@@ -1,4 +1,4 @@
-"""docs/results.md: its text is in results.md.j2, and its tables come from the committed records."""
+"""Generates docs/results.md: the text is in results.md.j2, and the tables come from the committed records."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "results.md"
 
 
 def write() -> Path:
-    """Writes the page into the checkout, whole or not at all."""
+    """Writes docs/results.md atomically and returns its path."""
     aside = PAGE.with_suffix(".partial")
     aside.write_text(render(ROOT / "results"))
     aside.rename(PAGE)
@@ -23,7 +23,7 @@ def write() -> Path:
 
 
 def render(results: Path) -> str:
-    """The page as markdown. results: the folder with the machines' folders."""
+    """The page as markdown. results: the folder that contains one folder for each machine."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True
     )
@@ -41,13 +41,16 @@ def render(results: Path) -> str:
 
 
 def _ratios(records: Path, dataset: str) -> str:
-    """The pairs that were measured; the others are left out."""
+    """The markdown table of a grid's throughput ratios on one data set, without the comparisons not measured."""
     lines = ratios.markdown(records.stem, measured_on(dataset, jsonl.read(records))).splitlines()
     return "\n".join(line for line in lines if "not measured" not in line)
 
 
 def _scaling(numbers: pd.DataFrame) -> str:
-    """Throughput of each loader over the axis, which is the fourth column of a figure of scaling."""
+    """A markdown table of throughput in random order: a row for each loader and output, a column for each axis value.
+
+    numbers: the CSV file of a scaling figure. Its fourth column is the axis.
+    """
     axis = numbers.columns[3]
     rows = numbers[numbers["order"] == "random"]
     over = rows.pivot_table(index=["loader", "output"], columns=axis, values="cells_per_s")

@@ -19,7 +19,7 @@ records stay valid."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """All settings of a measurement that can change its result.
+    """All settings of a measurement that can change its result. Raises ValueError for an invalid value.
 
     batch_size: the number of cells in a minibatch.
     workers: the number of worker processes of the loader (0: the measuring process loads).
@@ -125,9 +125,12 @@ class Condition:
 class Timing:
     """The durations of a measurement, in seconds.
 
-    warmup_s: of the warm-up, at least. epoch_s: of a warm-up that waits for the end of the first epoch (for "warm"), at
-    most. measure_s: of the window, at least. timeout_s: after which a worker is killed. order_s: of recording the order
-    after the window (0: it is not recorded).
+    warmup_s: the minimum of the warm-up. epoch_s: the time after which a warm-up no longer waits for the end of the
+    first epoch, which it does in the regime "warm". measure_s: the minimum of the window. timeout_s: the time after
+    which a worker is killed. order_s: the time after the window for which the order of the cells is recorded (0: not
+    recorded).
+
+    Raises ValueError for a negative duration; only warmup_s, epoch_s and order_s may be 0.
     """
 
     warmup_s: float = 30.0

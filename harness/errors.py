@@ -9,7 +9,10 @@ class UserError(Exception):
 
 
 def unknown(kind: str, name: str, available: Iterable[str]) -> UserError:
-    """The error for an unknown name of a kind of things; its message suggests a similar available name, if any."""
+    """Returns the error for an unknown name. Its message suggests a similar available name, if there is one.
+
+    kind: what the name stands for, such as "loader" or "grid".
+    """
     names = sorted(available)
     near = get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -26,7 +26,7 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Keeps temporary files on a disk: a file system in memory cannot be evicted from the page cache."""
+    """Puts temporary files on a disk, because a file system in memory cannot be evicted from the page cache."""
     if host.filesystem(Path(tempfile.gettempdir())) in host.MEMORY_FILESYSTEMS:
         (host.ROOT / ".tests").mkdir(exist_ok=True)
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
@@ -53,13 +53,13 @@ sys.exit(__main__.main())
 
 
 def as_a_user(*arguments: object) -> list[str]:
-    """The command `python -m harness ...` as a user without root rights, who can evict only single files."""
+    """The command line of `python -m harness`, which then cannot drop the whole page cache, even if run by root."""
     return [sys.executable, "-c", AS_A_USER, *map(str, arguments)]
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command line as a user without root rights, in an empty folder."""
+    """A function that runs the command of `as_a_user` in an empty folder and returns the finished process."""
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
         command = as_a_user(*arguments)
@@ -82,9 +82,9 @@ def fetches(order: "Order") -> Iterator[np.ndarray]:
 
 
 def skip_unless_available(name: str) -> None:
-    """Skips the test where the loader is not installed or runs under another Python.
+    """Skips the test if the loader is not installed, or has its own Python environment.
 
-    Fails the test instead where the variable REQUIRE names a loader that is not installed.
+    If the environment variable REQUIRE (comma-separated) names a loader that is not installed, the test fails instead.
     """
     if reason := loaders.unavailable(name):
         if name in os.environ.get("REQUIRE", "").split(","):
@@ -96,7 +96,7 @@ def skip_unless_available(name: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 20 MB; skips the test where this user may not mount one."""
+    """A folder with a file system of 20 MB mounted on it. Skips the test if this user may not mount file systems."""
     folder = tmp_path / "data"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(folder)], capture_output=True)

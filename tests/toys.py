@@ -85,7 +85,7 @@ class Hanging(Toy):
 
 
 class Leaking(Toy):
-    """Keeps 8 MB more with every batch after the first ten of an epoch."""
+    """Keeps 8 MB more in memory with every batch after the first ten of an epoch."""
 
     def epoch(self, index):
         kept = []
@@ -126,7 +126,7 @@ class Chatty(Toy):
 
 
 class Garbage(Toy):
-    """Writes into the pipe of the worker protocol."""
+    """Writes bytes that are no message into the pipe through which the worker sends its messages."""
 
     def act(self):
         for fd in range(3, 20):

@@ -5,10 +5,12 @@ from scipy.stats import hypergeom
 
 
 def mean_and_error(bits: np.ndarray, per_fetch: int) -> tuple[float, float]:
-    """Mean of the minibatches' entropies, and its standard error; nan for each that has too few minibatches.
+    """(mean, standard error of the mean) of the minibatches' entropies, in bits.
 
-    Minibatches of one fetch share blocks and so are correlated. The error is therefore that of the means of whole
-    fetches. bits: in order of delivery. per_fetch: minibatches in a fetch.
+    Minibatches of one fetch share blocks and are therefore correlated, so the error is computed from the means of whole
+    fetches. The mean is nan without minibatches, the error is nan for fewer than two whole fetches.
+
+    bits: the entropy of each minibatch, in order of delivery. per_fetch: the number of minibatches in a fetch.
     """
     if not len(bits):
         return np.nan, np.nan
@@ -18,7 +20,7 @@ def mean_and_error(bits: np.ndarray, per_fetch: int) -> tuple[float, float]:
 
 
 def of_codes(codes: np.ndarray) -> float:
-    """Entropy in bits of one minibatch's labels; negative codes are missing labels and are omitted; nan if all are."""
+    """Entropy in bits of one minibatch's labels. Missing labels (negative codes) are omitted; nan if all are."""
     counts = np.bincount(codes[codes >= 0])
     shares = counts[counts > 0] / counts.sum() if counts.sum() else np.array([np.nan])
     return max(0.0, float(-(shares * np.log2(shares)).sum())) if len(shares) > 1 else float(0 * shares[0])
@@ -33,7 +35,7 @@ def of_batches(batches: list[np.ndarray], labels: np.ndarray, batch_size: int) -
 
 
 def shares(labels: np.ndarray) -> np.ndarray:
-    """The share of each label among the labelled cells."""
+    """The share of each label among the labelled cells, indexed by label code. Negative codes are missing labels."""
     counts = np.bincount(labels[labels >= 0])
     return counts / counts.sum()
 
@@ -41,7 +43,8 @@ def shares(labels: np.ndarray) -> np.ndarray:
 def random_ideal(labels: np.ndarray, batch_size: int) -> float:
     """Expected entropy in bits of a minibatch drawn at random, without replacement, from all labelled cells.
 
-    E[H] = - sum_k sum_n Hyp(n; N, N_k, m) (n/m) log2(n/m), exact.
+    E[H] = - sum_k sum_n Hyp(n; N, N_k, m) (n/m) log2(n/m), which is exact. N: number of labelled cells; N_k: number of
+    cells with label k; m: batch size. If m > N, the entropy of all labelled cells.
     """
     sizes = np.bincount(labels[labels >= 0])
     n, total = np.arange(1, batch_size + 1), sizes.sum()

@@ -24,7 +24,7 @@ def exact(p: np.ndarray, m: int, b: int, f: int) -> float:
     """Expected entropy E[H] in bits.
 
     E[H] = - sum_k sum_x Bin(x; M/b, p_k) sum_n Hyp(n; M, b x, m) (n/m) log2(n/m), where x is the number of blocks of
-    label k in the buffer and n the number of its cells in the minibatch. A block longer than a buffer fills it.
+    label k in the buffer and n the number of cells of label k in the minibatch. A block size above M counts as M.
     """
     buffer = m * f
     b = min(b, buffer)
@@ -41,9 +41,9 @@ def exact(p: np.ndarray, m: int, b: int, f: int) -> float:
 
 
 def _hypergeometric(n: np.ndarray, rows: int, of_label: np.ndarray, drawn: int) -> np.ndarray:
-    """The hypergeometric probability mass function: n rows of a label among the rows drawn.
+    """Hypergeometric probability that n of the rows drawn have a label, if `of_label` of all `rows` rows have it.
 
-    scipy's own takes ten times as long.
+    The function of scipy takes ten times as long.
     """
     possible = (n <= of_label) & (drawn - n <= rows - of_label)
     hits, misses = np.minimum(n, of_label), np.minimum(drawn - n, rows - of_label)
@@ -61,9 +61,9 @@ def first_order(p: np.ndarray, m: int, b: int, f: int) -> float:
 
 
 def effective_cells(m: int, b: int, f: int) -> float:
-    """Effective sample size N_eff: the number of independent cells with the same bias as the minibatch.
+    """Effective sample size N_eff: so many independently drawn cells have the same bias of the entropy as a minibatch.
 
-    It is m for b = 1, and m / b for f = 1.
+    N_eff is m for b = 1, and m / b for f = 1.
     """
     buffer = m * f
     return 1 / (b / buffer + (1 - b / buffer) * (buffer - m) / (m * (buffer - 1)))
@@ -73,7 +73,8 @@ def poster_bounds(p: np.ndarray, m: int, b: int) -> tuple[float, float]:
     """(lower, upper) bounds in bits, as printed on the scDataset poster.
 
     The printed upper bound, H(p) + (K - 1) / (2 m ln 2), is above H(p). The expected entropy is never above H(p)
-    (Jensen), so the bound holds and tells nothing. With a minus sign it would be the level of random sampling.
+    (Jensen's inequality), so the printed bound is true but useless. With a minus sign it would be the first-order
+    entropy of random sampling.
     """
     bias = ((p > 0).sum() - 1) / (2 * m * LN2)
     return label_entropy(p) - b * bias, label_entropy(p) + bias

@@ -16,7 +16,9 @@ KEPT = ["condition", "loader", "order", "output", "block_size", "fetch_factor", 
 
 
 def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
-    """One row for each label and each row of the table that has a recorded order, with its throughput.
+    """One row for each label and each row of `frame` that has a recorded order.
+
+    The result has the columns KEPT and "dirty" of `frame`, and these:
 
     entropy_bits: mean over full minibatches; spread_bits: their standard deviation; error_bits: standard error of the
     mean, from the means of whole fetches; distinct: number of labels in a minibatch; total_variation: half the sum of
@@ -58,9 +60,9 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
 
 
 def variation(counts: np.ndarray, shares: np.ndarray) -> float:
-    """Total variation distance between the labels of a minibatch and `shares`, those of the data set.
+    """Total variation distance between the label shares of a minibatch and of the data set (`shares`).
 
-    counts: of each label in the minibatch. nan if it has no labelled cell.
+    counts: the number of cells of each label in the minibatch. nan if all are 0.
     """
     if not counts.sum():
         return np.nan
@@ -70,7 +72,10 @@ def variation(counts: np.ndarray, shares: np.ndarray) -> float:
 
 
 def at_random(labels: np.ndarray, m: int) -> dict[str, float]:
-    """Exact expectations for m cells drawn without replacement. The count of each label is hypergeometric."""
+    """Exact expectations of entropy, number of labels and total variation, for m cells drawn without replacement.
+
+    The number of cells of each label is hypergeometric. Cells without a label (negative codes) are never drawn.
+    """
     sizes = np.bincount(labels[labels >= 0])
     total = sizes.sum()
     m = min(m, int(total))
@@ -88,6 +93,6 @@ def at_random(labels: np.ndarray, m: int) -> dict[str, float]:
 
 
 def csv(mixed: pd.DataFrame) -> str:
-    """The table as CSV, with the condition's key instead of the condition."""
+    """The table as CSV, with the key of the condition instead of the condition, and without the column `dirty`."""
     flat = mixed.assign(key=[c.key for c in mixed["condition"]]).drop(columns=["condition", "dirty"])
     return flat.sort_values(["label", "loader", "key"]).to_csv(index=False, float_format="%.6g")

@@ -1,4 +1,4 @@
-"""Microseconds per cell by the number of cells handled at once, and the five phases, as published for SLAF."""
+"""Figure of the cost per cell by the number of cells handled at once, beside the values published for SLAF."""
 
 from collections.abc import Sequence
 from itertools import cycle
@@ -15,7 +15,7 @@ from harness.records.cost import PHASES, Cost
 
 @matplotlib.rc_context(STYLE)
 def draw(costs: Sequence[Cost], dataset: str) -> Drawn:
-    """One panel for each law, and one for the five phases (law "ladder"): medians and ranges over repeats.
+    """One panel for each law, with medians and ranges over repeats; the law "ladder" (five phases) only with medians.
 
     Hollow: values published by SLAF's authors.
     """

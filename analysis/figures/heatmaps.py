@@ -15,7 +15,10 @@ from analysis.figures.style import RISING, STYLE, Drawn, uncommitted
 
 
 def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Heat maps of cells/s over block size and fetch factor; the note below gives AnnLoader's rate in random order."""
+    """Heat maps of cells/s over block size and fetch factor. Text below them gives AnnLoader's rate in random order.
+
+    frame: a table returned by `summary.table`. None if `_panels` returns no panel.
+    """
     base = frame[(frame["loader"] == "annloader") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
     rates = [f"{row.cells_per_s:,.0f} ({row.output})" for row in base.itertuples()]
     note = f"AnnLoader in random order: {', '.join(rates)}" if rates else ""
@@ -23,8 +26,11 @@ def throughput(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 
 
 def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """Heat maps of the entropy, in bits, of the data set's first label in a minibatch; the note below gives the
-    expectation for random sampling."""
+    """Heat maps of the entropy, in bits, of the data set's first label in a minibatch.
+
+    Text below them gives the expectation for random sampling. frame: a table returned by `summary.table`. None if
+    `_panels` returns no panel.
+    """
     ideal = frame["ideal_bits"].dropna().unique()
     note = f"random sampling: {', '.join(f'{bits:.2f}' for bits in ideal)}"
     title = f"Entropy of {frame.attrs['label']} in a minibatch of {dataset}, bits"
@@ -32,14 +38,14 @@ def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 
 
 BACKENDS = {"native": "h5ad", "scdataset": "h5ad", "native_arrow": "arrow", "native_bionemo": "scdl"}
-"""The backends for which scDataset's measurements are published, by the loaders that read the same stores."""
+"""By loader, the store format ("backend") of the published scDataset measurements to compare it with."""
 
 
 @matplotlib.rc_context(STYLE)
 def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bool) -> Drawn | None:
     """`value` over block size (down) and fetch factor (across), one panel for each loader and output.
 
-    note: text below the panels. log: a logarithmic colour scale. None if `_panels` has none.
+    note: text below the panels. log: a logarithmic colour scale. None if `_panels` returns no panel.
     """
     panels = _panels(frame, value)
     if not panels:
@@ -61,10 +67,11 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
 
 
 def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
-    """`value` as a table of block size (rows) and fetch factor (columns), by the title of its panel.
+    """The panels by title; each is a table of `value` by block size (rows) and fetch factor (columns).
 
-    One for each loader, output and number of workers and cores that was measured at two or more block sizes and two or
-    more fetch factors, and those published for scDataset at the same settings.
+    There is one panel for each combination of loader, output, number of workers and number of cores that was measured
+    at two or more block sizes and two or more fetch factors. If there is one, panels of the values published for
+    scDataset follow. {} if there is none.
     """
     random = frame[(frame["order"] == "random") & frame["block_size"].notna() & frame[value].notna()]
     kinds = ["loader", "output", "workers", "cores"]
@@ -100,7 +107,7 @@ def _long(panels: dict[str, pd.DataFrame], value: str) -> pd.DataFrame:
 def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s against block size, one line for each fetch factor, in the panels of the heat maps; hollow: published.
 
-    frame: a table returned by `summary.table`. None if `_panels` has none.
+    frame: a table returned by `summary.table`. None if `_panels` returns no panel.
     """
     panels = _panels(frame, "cells_per_s")
     if not panels:

@@ -13,7 +13,11 @@ from harness.records.conversion import Conversion
 
 
 class Numbers(NamedTuple):
-    """What the figures of a grid are drawn from: its table, its table of diversity, and the records beside them."""
+    """The input of the figures of a grid on one data set.
+
+    table: as `summary.table` returns it. mixed: as `mixing.table` returns it. conversions, ceilings: all records of the
+    results folder.
+    """
 
     table: pd.DataFrame
     mixed: pd.DataFrame
@@ -23,7 +27,7 @@ class Numbers(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """draw: gives None where the numbers are not of that kind."""
+    """A kind of figure. draw: returns None if the numbers do not suit this kind, for example if loaders are too few."""
 
     draw: Callable[[Numbers], Drawn | None]
     caption: str
@@ -72,7 +76,7 @@ OF_A_GRID = {
         "The cost of making and of keeping each store, and the throughput of its fastest loader.",
     ),
 }
-"""Figures of one grid over one data set, by the name of their file, in the order of a report."""
+"""The figures of one grid on one data set, by the suffix of their file name, in the order of a report."""
 
 OTHER_CAPTIONS = {
     "laws": "Microseconds a cell by how many are handled at once: medians and ranges; squares: published by SLAF's "

@@ -13,9 +13,8 @@ MARKERS = {"random": "o", "stream": "s"}
 def draw(mixed: pd.DataFrame, dataset: str) -> Drawn | None:
     """Entropy against throughput of CSR output, one panel for each label, with the level of random sampling.
 
-    A line joins the settings of a loader with which cells come in random order. mixed: a table returned by
-    `analysis.diversity.mixing.table`.
-    None for fewer than three loaders or for several minibatch sizes.
+    For each loader, a line joins the settings with random order. mixed: a table returned by
+    `analysis.diversity.mixing.table`. None for fewer than three loaders or for several minibatch sizes.
     """
     rows = mixed[(mixed["output"] == "csr") & mixed["cells_per_s"].notna()] if len(mixed) else mixed
     if not len(rows) or rows["loader"].nunique() < 3 or rows["batch_size"].nunique() > 1:

@@ -23,11 +23,11 @@ LEAST_BYTES = 10.0  # per cell; conditions that read fewer from the disk read fr
 def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> Drawn | None:
     """One panel for each output, one point for each condition that has a ceiling.
 
-    The colour shows the store; grey: another store's ceilings stand in for its own.
+    The colour shows the store. A store without measured ceilings is grey; its points use those of another store.
     Each loader's name is at its fastest condition.
     Slanted lines: the disk, sequential and random. Horizontal lines: decoding each store, and copying.
 
-    frame: a table returned by `summary.table`. None if there are no ceilings.
+    frame: a table returned by `summary.table`. None if no condition has a ceiling.
     """
     frame = frame[frame["share_of_ceiling"].notna() & frame["disk_bytes_per_cell"].notna()]
     if frame.empty:

@@ -10,11 +10,11 @@ from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
 
 @matplotlib.rc_context(STYLE)
 def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
-    """One bar for each loader that reads blocks, at its fastest setting, and output.
+    """One bar for each output of each loader that reads blocks, at its fastest setting.
 
-    Its length is the loader's cells/s over those of the library's own random access to the same store, with the same
-    output. Hollow: published speed-ups, at their own settings. frame: a table returned by `summary.table`. None for
-    fewer than two bars.
+    The length of a bar is the loader's cells/s divided by the cells/s of random access to the same store by that
+    store's usual library, with the same output. Hollow: published speed-ups, at the published settings.
+    frame: a table returned by `summary.table`. None for fewer than two bars.
     """
     rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna() & (frame["batch_size"] == 64)]
     rows = rows[(rows["workers"] == 0) & (rows["cache"] == "cold")]

@@ -19,7 +19,7 @@ from harness.records.conversion import Conversion
 
 @matplotlib.rc_context(STYLE)
 def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Dataset) -> Drawn | None:
-    """For each store: cells converted per second, bytes per cell on disk, and cells/s of its fastest loader at random.
+    """For each store: cells converted per second, bytes per cell on disk, and the highest cells/s in random order.
 
     The original files are shown for comparison. Hollow: published by annbatch's authors.
 

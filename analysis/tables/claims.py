@@ -26,8 +26,9 @@ DATASETS = ("tahoe", "tahoe-mini")
 class Verdict:
     """The result for one claim.
 
-    verdict: "reproduced", "differs" or "not run". measured: the median over repeats, in the claim's unit. low, high:
-    its 95 % interval. because: why it was not run, or the command that measures it.
+    verdict: "reproduced", "differs" or "not run". measured: the median over repeats, in the claim's unit; for a claim
+    of kind "law" the computed value. low, high: the 95 % interval of the median; nan for fewer than two repeats.
+    because: for "not run", the reason or the command that makes the missing measurements; else "".
     """
 
     verdict: str
@@ -63,7 +64,7 @@ def judge(claim: Mapping[str, Any], folder: Path) -> Verdict:
 
 
 def _ratio(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
-    """The ratio of two conditions' cells/s, for each repeat of a grid that has both."""
+    """(ratio of two conditions' cells/s, for each repeat with both; the command that measures it)."""
     measured = jsonl.read(folder / f"{claim['grid']}.jsonl")
 
     def values(dataset: str) -> list[float]:
@@ -74,8 +75,10 @@ def _ratio(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
 
 
 def _score(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
-    """Macro-F1 of a head trained on one order, for each seed; divided by that of a second order if the claim names
-    one."""
+    """(macro-F1 of a head trained on one order of the cells, for each seed; the command that measures it).
+
+    If the claim names a second order, each value is divided by the macro-F1 of that order with the same seed.
+    """
     trained = jsonl.read(folder / training.FILE, training.Run)
 
     def f1(dataset: str, arm: str) -> dict[int, float]:
@@ -91,7 +94,7 @@ def _score(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
 
 
 def _cost(claim: Mapping[str, Any], folder: Path) -> tuple[np.ndarray, str]:
-    """The ratio of the cost of a cell with two methods or sizes of one law, for each repeat."""
+    """(ratio of the costs per cell of two methods or sizes, for each repeat; the command that measures it)."""
     latest = {(c.dataset, c.law, c.method, c.size): c.us_per_cell for c in jsonl.read(folder / cost.FILE, cost.Cost)}
 
     def values(dataset: str) -> list[float]:
@@ -111,7 +114,10 @@ MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}
 
 
 def _holds(claim: Mapping[str, Any], measured: float) -> str:
-    """ "reproduced" if the measured value is within the claim's tolerance, else "differs"."""
+    """ "reproduced" if the measured value is within the claim's tolerance, else "differs".
+
+    For a claim with `holds = "least"`, any value above the published one is "reproduced", too.
+    """
     published = claim["published"]
     slack = claim["within"] if "within" in claim else claim["tolerance"] * published
     sound = measured >= published - slack and (claim["holds"] == "least" or measured <= published + slack)

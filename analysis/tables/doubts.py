@@ -8,8 +8,7 @@ from harness.records.measurement import Measurement
 
 FEWEST_FETCHES = 5
 RESIDENT = 0.5  # share of the store in memory at the end of a cold window; more gives a warning
-DRIFT = 0.2  # relative change from the first to the last third of the window
-OVER = 0.1  # share of the store in memory beyond the limit of a bounded condition
+DRIFT = 0.2  # relative change from the first to the second half of the window
 SPREAD = 0.1  # range of the repeats relative to their median
 
 
@@ -28,24 +27,25 @@ def of_row(m: Measurement) -> list[str]:
         reasons.append(m.reason)
     if mostly_from_memory(m):
         reasons.append("by its end the page cache held most of the store, so it read memory as much as the disk")
-    if m.condition.cache == "bounded" and (m.resident_after or 0) > m.condition.memory_fraction + OVER:
-        reasons.append(
-            f"{m.resident_after:.0%} of the store was in memory at its end: the process needed less than was set apart"
-        )
     if m.condition.cache == "cold" and m.epochs:
         reasons.append(
             f"read the data anew {m.epochs} times: all but the first from memory; the set is small for this loader"
         )
-    seconds = np.array(m.windows or [])
-    third = len(seconds) // 3
-    # Long fetches alone make the seconds uneven, so drift is checked only if there is more than one fetch a second.
-    if third >= 10 and m.fetches > len(seconds):
-        first, last = seconds[:third].mean(), seconds[-third:].mean()
-        if abs(last - first) > DRIFT * first:
-            reasons.append(
-                f"drifted by {last / first - 1:+.0%} within the window: a longer warm-up, or a quieter machine"
-            )
+    if m.warmed_epochs is not None and m.condition.cache == "warm" and m.warmed_epochs < 1:
+        reasons.append(f"its warm-up was {m.warmed_epochs:.0%} of an epoch, not a whole one, which takes too long")
+    drift = drift_of(m)
+    if abs(drift) > DRIFT:
+        reasons.append(f"drifted by {drift:+.0%} within the window: a longer warm-up, or a quieter machine")
     return reasons
+
+
+def drift_of(m: Measurement) -> float:
+    """The relative change of the rate from the first to the second half of the window; 0 for fewer than four edges."""
+    edges = np.array([[0.0, 0.0], *(m.edges or [])])
+    if len(edges) < 5:
+        return 0.0
+    (middle_s, middle_rows), (end_s, end_rows) = edges[np.abs(edges[:, 0] - edges[-1, 0] / 2).argmin()], edges[-1]
+    return (end_rows - middle_rows) / (end_s - middle_s) / (middle_rows / middle_s) - 1
 
 
 def mostly_from_memory(m: Measurement) -> bool:

@@ -28,7 +28,7 @@ def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -
     """The measurements in the grid's table, by condition: those with the grid's timing and the data set's fingerprint.
 
     Measurements of uncommitted code are used only for conditions that have no others. If a repeat was measured several
-    times, the last measurement is used.
+    times, the last measurement is used. A condition without measurements has an empty list.
     """
     selected: dict[Condition, list[Measurement]] = {}
     for condition in grid.conditions:
@@ -100,7 +100,7 @@ def table(
 
 
 def stores_made(conversions: Sequence[Conversion], dataset: Dataset) -> dict[str, Conversion]:
-    """The latest successful conversion of these files to each store."""
+    """By store, the latest successful conversion of this data set."""
     return {
         c.store: c
         for c in conversions
@@ -129,10 +129,10 @@ def measured_on(dataset: str, measurements: Sequence[Measurement]) -> list[Measu
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
     """For each row, the number of epochs after which the time saved exceeds the time of the conversion.
 
-    inf: never. nan: nothing was converted, or no loader without conversion was measured.
+    inf: the row is not faster. nan: nothing was converted, or there is no loader to compare with.
 
-    The comparison is with the fastest loader of the same order, output and cache that reads the original files, at any
-    setting. Loaders that hold all cells in memory are excluded.
+    A row is compared with the fastest row of the same order, output and cache whose loader reads the original files and
+    does not hold all cells in memory.
     """
     rivals = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED and not loaders.holds_all(name)}
     unconverted = frame[frame["loader"].isin(rivals)]
@@ -210,9 +210,10 @@ def _median(values: Iterable[float]) -> float:
 
 
 def interval(rates: np.ndarray) -> tuple[float, float]:
-    """The 95 % bootstrap interval (percentile method) of the median over repeats; nan for fewer than two.
+    """(low, high): the 95 % bootstrap interval (percentile method) of the median; nan for fewer than two values.
 
-    Each repeat is a process of its own. The seed is fixed.
+    rates: one value for each repeat; repeats are independent, because each ran in its own process. The seed of the
+    bootstrap is fixed.
     """
     if len(rates) < 2:
         return np.nan, np.nan

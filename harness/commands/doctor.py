@@ -45,8 +45,8 @@ def doctor(options: argparse.Namespace) -> int:
 def examine() -> dict[str, Any]:
     """What is known of the machine, page cache, limits, decoders and loaders, as values that JSON can hold.
 
-    A loader's `status` is "available", "not installed" or "broken" (its import fails). Each is imported in a process of
-    its own.
+    A loader's `status` is "available", "not installed" or "broken" (its import fails). Each loader is imported in a
+    separate process.
     """
     with ThreadPoolExecutor(host.available_cores()) as pool:  # the threads wait for processes
         examined = list(pool.map(examine_loader, loaders.NAMES))

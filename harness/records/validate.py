@@ -1,7 +1,9 @@
 """Finds well-formed records that cannot be true: lines that were edited, or written by a faulty harness."""
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 from harness.errors import UserError
@@ -9,12 +11,13 @@ from harness.records import ceiling, conversion, cost, jsonl, training
 from harness.records.ceiling import Ceiling
 from harness.records.conversion import Conversion
 from harness.records.cost import Cost
-from harness.records.measurement import COLD_AT_MOST, Measurement
+from harness.records.measurement import COLD_AT_MOST, WARM_AT_LEAST, Measurement
 from harness.records.training import Run
 
 CPU_SLACK = 1.02  # tolerated factor: CPU time and wall-clock time are not read at the same instant
 CPU_SLACK_S = 0.1
 ABOVE = 1.5  # tolerated factor above a ceiling, which was not measured at the same time as the row
+DISK_SLACK = 1.5  # tolerated factor above the limit of a disk, which counts requests before they are served
 CLOCKS_APART = timedelta(days=1)  # the clocks of two machines may differ
 KINDS = {conversion.FILE: Conversion, ceiling.FILE: Ceiling, training.FILE: Run, cost.FILE: Cost}
 """The kind of the records in each file, by file name. All other files hold measurements."""
@@ -54,12 +57,23 @@ def of_measurement(m: Measurement) -> list[str]:
         reasons = [f"it is {m.status}, and yet has {name}" for name in of_window if getattr(m, name)]
         return reasons + ([] if m.reason else [f"it is {m.status}, and gives no reason"])
     reasons = []
-    if m.seconds < m.timing.measure_s:
+    if m.seconds < m.timing.measure_s and m.condition.cache != "first":
         reasons.append(f"its window of {m.seconds:g} s is shorter than the {m.timing.measure_s:g} s asked for")
     if m.condition.cache != "warm" and (m.resident_before or 0) > COLD_AT_MOST:
         reasons.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")
-    if m.condition.cache == "bounded" and not m.provenance.get("bound"):
+    limits = m.provenance.get("limits") or {}
+    if m.condition.cache == "bounded" and not (m.provenance.get("bound") or limits.get("memory_bytes")):
         reasons.append("it was to be bounded, and nothing says by what")
+    if m.condition.disk and limits.get("disk") != m.condition.disk:
+        reasons.append(f"its disk was to be {m.condition.disk}, and nothing says that it was")
+    if m.condition.disk and m.disk_read_bytes and m.disk_read_bytes / m.seconds > DISK_SLACK * (
+        limits.get("bytes_per_s") or math.inf
+    ):
+        reasons.append(f"it read {m.disk_read_bytes / m.seconds / 1e6:,.0f} MB/s from its {m.condition.disk}")
+    if m.condition.cache == "warm" and m.edges is not None and (m.resident_before or 1) < WARM_AT_LEAST:
+        reasons.append(f"only {m.resident_before:.0%} of the store was in memory when a warm condition began")
+    if m.edges is not None and not _ascends([[0, 0], *m.edges, [m.seconds, m.rows]]):
+        reasons.append("its edges are not in order")
     cores = m.condition.cores or m.provenance.get("cores")
     if m.cpu_s and cores and m.cpu_s > cores * m.seconds * CPU_SLACK + CPU_SLACK_S:
         reasons.append(f"{m.cpu_s:.1f} s of CPU time in {m.seconds:.1f} s are more than {cores} core(s) have")
@@ -71,10 +85,15 @@ def of_measurement(m: Measurement) -> list[str]:
         share = getattr(m, name)
         if share is not None and not 0 <= share <= 1:
             reasons.append(f"{name} is {share:g}, which is no share")
-    for name in ("open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "peak_rss_bytes"):
+    for name in ("import_s", "open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "peak_rss_bytes"):
         if (getattr(m, name) or 0) < 0:
             reasons.append(f"{name} is below 0")
     return reasons
+
+
+def _ascends(points: Sequence[Sequence[float]]) -> bool:
+    """Whether both columns ascend, or stay."""
+    return all(a[0] <= b[0] and a[1] <= b[1] for a, b in pairwise(points))
 
 
 def under(m: Measurement, ceilings: Sequence[Ceiling]) -> list[str]:

@@ -19,7 +19,7 @@ SECONDS = 2.0  # for each measurement of decoding or copying
 
 
 def with_ceilings(names: Sequence[str]) -> list[str]:
-    """The first of the named loaders for each store, of those that are installed and whose adapter has `ceiling`."""
+    """For each store, the first of the named loaders that is installed and whose adapter has a function `ceiling`."""
     stores = {}
     for name in names:
         adapter = loaders.get(name)

@@ -86,7 +86,7 @@ def run(
     """Makes the measurements one after another, and appends each to the file `path` before the next begins.
 
     storeless: the reason for each loader whose store could not be made. spawn: gives a job to a worker. Raises
-    UserError if, before a measurement, the files of the data set have been replaced since the first.
+    UserError if files of the data set were replaced since this function was called; checked before each measurement.
     """
     before = stamps(dataset.paths)
     for task in tasks:

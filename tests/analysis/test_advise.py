@@ -24,7 +24,10 @@ from tests.conftest import skip_unless_available
 
 @pytest.fixture
 def measured(tiny_set: Dataset, tmp_path: Path) -> Path:
-    """Records of the grid `smoke`: blocks of 8 are fastest, with minibatches of one plate; blocks of 1 are mixed."""
+    """A results folder with invented records of the grid `smoke`.
+
+    Blocks of 8 are fastest, and their minibatches hold a single plate. Random order in blocks of 1 is mixed.
+    """
     grid = expand("smoke", tiny_set.name)
     rng = np.random.default_rng(0)
     for condition in grid.conditions:

@@ -21,7 +21,7 @@ SETTINGS = [
 
 
 def published() -> dict[tuple[int, int], float]:
-    """Plate entropy in bits by block size and fetch factor, of block shuffling over the h5ad files without workers."""
+    """Published plate entropy in bits by (block size, fetch factor): block shuffling of h5ad files without workers."""
     with (ROOT / "results" / "published" / "scdataset.csv").open() as file:
         rows = list(csv.DictReader(file))
     chosen = [r for r in rows if (r["backend"], r["sampler"], r["workers"]) == ("h5ad", "block shuffling", "0")]

@@ -31,8 +31,9 @@ Report = Callable[..., None]
 class Plan:
     """All parameters of a case, a function of (seed, number).
 
-    output, threads: the arguments of our reader. kinds: the mutations of the store. change: the kind of change that is
-    made while the store is open, after `change_after` minibatches.
+    form: the name of the storage form. output, threads: the arguments of our reader. kinds: the names of the mutations
+    applied to the store. change: the name of a change made while the store is open, after `change_after` minibatches
+    (None: no change).
     """
 
     seed: int
@@ -64,7 +65,7 @@ class Plan:
 
     @property
     def blind(self) -> bool:
-        """Whether all damage is done to bytes without regard to their meaning."""
+        """Whether all mutations of the plan change bytes without regard to their meaning (mutate.BLIND)."""
         return self.change is None and set(self.kinds) <= mutate.BLIND
 
     def rng(self, purpose: int) -> np.random.Generator:
@@ -75,7 +76,7 @@ class Plan:
 
 
 def damage(plan: Plan, store: Store) -> list[str]:
-    """Applies the mutations of the plan. Returns a description of each; one that does not apply changes nothing."""
+    """Applies the mutations of the plan. Returns a description of each, also of those that could not be applied."""
     effects, rng = [], plan.rng(1)
     for kind in plan.kinds:
         try:
@@ -87,7 +88,7 @@ def damage(plan: Plan, store: Store) -> list[str]:
 
 
 def read(plan: Plan, store: Store, open_source: Callable, report: Report) -> None:
-    """The stage of our reader. Reports each phase before it begins, and the outcome. Saves the rows."""
+    """The stage of our reader: reads the store, reports each phase before it begins and the outcome, saves the rows."""
     warnings.simplefilter("ignore")
     report(phase="open")
     reading = Reading(plan, store, open_source, report)
@@ -127,7 +128,10 @@ def _summary(differ: list[set[int] | None]) -> list[str]:
 
 
 class Reading:
-    """Reads two epochs and some rows by their ids with our reader, and makes the change of the plan when it is due."""
+    """Reads two epochs, and some rows by their ids, with our reader.
+
+    If the plan has a change, makes it after `change_after` minibatches.
+    """
 
     def __init__(self, plan: Plan, store: Store, open_source: Callable, report: Report) -> None:
         self.plan, self.store, self.open_source, self.report = plan, store, open_source, report
@@ -135,7 +139,7 @@ class Reading:
         self.changed = plan.change is None
 
     def run(self) -> list[Counts] | None:
-        """The counts of each epoch, or None after an error, which is reported."""
+        """Reads, and returns the counts of each epoch. None after an error, which is reported instead of raised."""
         source = None
         try:
             try:
@@ -174,7 +178,12 @@ class Reading:
         return epochs
 
     def gathered(self, batches: Iterator, n: int, expected: np.ndarray, each_once: bool = True) -> Counts:
-        """The counts of all minibatches. WrongRowsError unless they hold the expected rows and are valid."""
+        """The counts of all minibatches, with each row once.
+
+        batches: (row ids, x) of each minibatch. n: the number of rows in the store. expected: the row ids that must be
+        delivered. each_once: False if `expected` may have repetitions. Raises WrongRowsError for an invalid minibatch
+        or other row ids.
+        """
         seen, entries, n_genes = [], [], 0
         for ids, x in batches:
             n_genes = x.shape[1]
@@ -205,7 +214,7 @@ class Reading:
 
 
 class WrongRowsError(Exception):
-    """The delivered minibatches are inconsistent in themselves."""
+    """The minibatches are invalid, lack or repeat rows, or differ from rows that were requested by their ids."""
 
 
 def _columns(entries: list[tuple]) -> list[tuple]:
@@ -214,7 +223,7 @@ def _columns(entries: list[tuple]) -> list[tuple]:
 
 
 def _described(error: BaseException, store: Store) -> dict[str, object]:
-    """The report of an error: type, message, faults (why it would be unclear to a user), and trace."""
+    """The report of an error: its type, message, faults (why a user would not understand it) and stack trace."""
     text = str(error)
     paths = {str(store.folder / path) for path in store.form.paths}
     faults = []
@@ -234,7 +243,7 @@ def _described(error: BaseException, store: Store) -> dict[str, object]:
 
 
 def _report_leaks(store: Store, report: Report) -> None:
-    """Reports threads, and open files of the store, that remain after the source is closed."""
+    """Reports the threads of the reader and the open files of the store that remain after the source was closed."""
     gc.collect()
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith(("decode", "fetch"))]
     files = []

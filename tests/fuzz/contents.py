@@ -13,12 +13,12 @@ SCDL_NAMES = {"data": "DATA", "indices": "COLPTR", "indptr": "ROWPTR"}
 
 
 class InapplicableError(Exception):
-    """The mutation does not fit this store."""
+    """Raised by a mutation that cannot be applied to this store."""
 
 
 @contextmanager
 def group(store: Store, part: int, mode: str = "r+") -> Iterator[Any]:
-    """One of the h5ad files or zarr groups of a store, opened."""
+    """Opens one of the h5ad files or zarr groups of a store. part: its index."""
     path = store.folder / store.form.paths[part]
     if store.form.group == "zarr":
         import zarr
@@ -31,7 +31,7 @@ def group(store: Store, part: int, mode: str = "r+") -> Iterator[Any]:
 
 @contextmanager
 def hdf5(store: Store, part: int, mode: str = "r+") -> Iterator[h5py.Group | h5py.Dataset]:
-    """The matrix in one of the h5ad files."""
+    """Opens one of the h5ad files of a store and yields its matrix. part: the index of the file."""
     with group(store, part, mode) as file:
         yield file[store.form.matrix]
 
@@ -44,7 +44,11 @@ def n_parts(store: Store) -> int:
 
 
 def get(store: Store, part: int, name: str) -> np.ndarray:
-    """The array `name` of a part: "data", "indices" or "indptr"."""
+    """The array `name` of a part: "data", "indices" or "indptr".
+
+    For Arrow, a part is a record batch, and the arrays are those of its column "genes": the offsets for "indptr", else
+    the values. Raises InapplicableError for a dense matrix.
+    """
     if store.form.group == "h5ad":
         with hdf5(store, part, "r") as x:
             return x[name][:]
@@ -116,7 +120,10 @@ def _scdl(store: Store) -> dict[str, np.ndarray]:
 
 
 class Batch(NamedTuple):
-    """The buffers of an Arrow record batch: (offset, size in bytes, dtype) by (column, "indptr" or "values")."""
+    """The buffers of an Arrow record batch in a file.
+
+    places: (offset in the file, size in bytes, dtype) by (column, "indptr" or "values").
+    """
 
     file: str
     places: dict[tuple[str, str], tuple[int, int, np.dtype]]

@@ -18,7 +18,7 @@ class Counts(NamedTuple):
 
 
 def counts(n_rows: int, n_genes: int, row: np.ndarray, gene: np.ndarray, value: np.ndarray) -> Counts:
-    """The counts of some entries in any order. Entries with the same row and gene are summed."""
+    """Counts from entries in any order. Entries with the same row and gene are summed, and zeros are left out."""
     order = np.lexsort((gene, row))
     row, gene, value = row[order], gene[order], value[order].astype(np.float32)
     starts = np.flatnonzero(np.r_[True, (np.diff(row) != 0) | (np.diff(gene) != 0)][: len(row)])
@@ -38,7 +38,7 @@ def of_matrix(x: sp.csr_matrix | sp.csr_array | np.ndarray) -> Counts:
 
 
 def entries(x: Any, n_genes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(row, gene, value) of a minibatch, which is checked in full; ValueError if it is not valid."""
+    """(row, gene, value) arrays of a minibatch. Raises ValueError if its shape, dtype or CSR arrays are not valid."""
     if isinstance(x, np.ndarray):
         if x.ndim != 2 or x.shape[1] != n_genes or x.dtype != np.float32:
             raise ValueError(f"a minibatch is {x.dtype} of shape {x.shape}")
@@ -58,7 +58,10 @@ def entries(x: Any, n_genes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def differing(a: Counts, b: Counts) -> set[int] | None:
-    """The rows in which the counts differ, or None for different shapes. Without rows, all shapes are equal."""
+    """The rows in which the counts differ; None for different shapes. Shapes without rows count as equal.
+
+    If duplicates were summed in `a` or `b`, relative differences up to 1e-5 are tolerated.
+    """
     if a.n_rows == b.n_rows == 0:
         return set()
     if (a.n_rows, a.n_genes) != (b.n_rows, b.n_genes):

@@ -17,7 +17,7 @@ WORDS = [0, 1, 2, 255, 256, 2**16 - 1, 2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32
 
 
 class Kind(NamedTuple):
-    """A mutation, for the forms of some groups that have all the traits."""
+    """A mutation. It applies to the storage forms that belong to one of `groups` and have all of `traits`."""
 
     apply: Apply
     groups: frozenset[str]
@@ -27,12 +27,16 @@ class Kind(NamedTuple):
 KINDS: dict[str, Kind] = {}
 CHANGES: dict[str, Apply] = {}
 BLIND = {"bytes anywhere", "bytes at the start", "outside of chunks", "chunk table", "within a chunk"}
-"""The kinds that change bytes without regard to their meaning."""
+"""The names of the mutations that change bytes without regard to their meaning."""
 ALL = ("h5ad", "dense", "zarr", "arrow", "scdl")
 
 
 def mutation(name: str, *groups: str, traits: tuple[str, ...] = ()) -> Callable[[Apply], Apply]:
-    """Adds a function to KINDS, for the forms of these groups (all if none is named) that have all the traits."""
+    """A decorator that adds a mutation to KINDS.
+
+    groups, traits: it applies to the storage forms that belong to one of the groups (if none is given: to any group)
+    and have all of the traits.
+    """
 
     def register(apply: Apply) -> Apply:
         KINDS[name] = Kind(apply, frozenset(groups or ALL), frozenset(traits))
@@ -46,7 +50,7 @@ def kinds_of(form: Form) -> list[str]:
 
 
 def some_file(store: Store, rng: np.random.Generator) -> str:
-    """A random non-empty file."""
+    """The name of a random non-empty file. Raises InapplicableError if there is none."""
     names = [name for name in store.files() if (store.folder / name).stat().st_size]
     if not names:
         raise InapplicableError("no such file")
@@ -170,7 +174,7 @@ def files_swapped(store: Store, rng: np.random.Generator) -> str:
 
 
 def change(name: str) -> Callable[[Apply], Apply]:
-    """Adds a function to CHANGES, the changes of a store while it is open."""
+    """A decorator that adds a function to CHANGES, the changes made to a store while it is open."""
 
     def register(apply: Apply) -> Apply:
         CHANGES[name] = apply
@@ -180,7 +184,7 @@ def change(name: str) -> Callable[[Apply], Apply]:
 
 
 def _other(store: Store, name: str, rng: np.random.Generator) -> bytes:
-    """Plausible content for a file: that of another file of its kind, or its own with damaged bytes."""
+    """Plausible content for a file: that of another file with the same suffix, or its own with damaged bytes."""
     same_kind = [
         other for other in store.files() if other != name and os.path.splitext(other)[1] == os.path.splitext(name)[1]
     ]
@@ -224,7 +228,7 @@ def removed(store: Store, rng: np.random.Generator) -> str:
 
 @change("all renamed over")
 def all_renamed_over(store: Store, rng: np.random.Generator) -> str:
-    """Replaces each file by another valid one of its kind."""
+    """Renames a copy of the next file of the store over each file; state.json stays."""
     names = [name for name in store.files() if name != "state.json"]
     contents = {name: bytes(store.read(name)) for name in names}
     for name, other in zip(names, names[1:] + names[:1], strict=True):

@@ -106,7 +106,7 @@ INDICES = {
 
 
 def _edits(name: str, edits: dict[str, Callable[[np.ndarray, Rng], np.ndarray]]) -> None:
-    """Registers one mutation for each edit of an array of whole numbers."""
+    """Registers one mutation for each edit. name: the array, "indptr" or "indices". edits: functions by label."""
     for label, edit in edits.items():
 
         def apply(store: Store, rng: Rng, edit: Callable = edit) -> str:
@@ -138,7 +138,7 @@ def lengths_differ(store: Store, rng: Rng) -> str:
 
 @mutation("another type", "h5ad", "zarr", "scdl")
 def another_type(store: Store, rng: Rng) -> str:
-    """Another dtype, of numbers, booleans, complex numbers or bytes. The values are cast."""
+    """Casts an array to another dtype: of numbers, booleans, complex numbers or bytes."""
     part, name = some_part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
     old = get(store, part, name)
     kinds = ["u1", "u2", "u4", "u8", "f2", "f4", "f8"]
@@ -152,7 +152,7 @@ def another_type(store: Store, rng: Rng) -> str:
 
 @mutation("two-dimensional", "h5ad", "zarr")
 def two_dimensional(store: Store, rng: Rng) -> str:
-    """An array of the same numbers in two dimensions or none."""
+    """Replaces an array by one with its values in two dimensions, or by a scalar with its first value."""
     part, name = some_part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
     values = get(store, part, name)
     n = len(values) // 2 * 2
@@ -170,7 +170,7 @@ def two_dimensional(store: Store, rng: Rng) -> str:
 
 @mutation("names of genes", "h5ad", "dense", "zarr")
 def names_of_genes(store: Store, rng: Rng) -> str:
-    """In one file: two names exchanged, one repeated, renamed, removed or added, or the table removed."""
+    """In one file, exchanges two gene names; or repeats, renames, removes or adds one; or removes the var table."""
     part, how = some_part(store, rng), int(rng.integers(6))
     with group(store, part) as root:
         table = "raw/var" if store.form.matrix == "raw/X" else "var"

@@ -21,7 +21,7 @@ def _part(store: Store, rng: Rng) -> int:
 
 
 def _ranges(dataset: h5py.Dataset) -> list[tuple[int, int]]:
-    """(offset, size in bytes) of the chunks of a dataset, or of the whole dataset."""
+    """(offset in the file, size in bytes) of each chunk of a dataset; of all data if it is not chunked."""
     if dataset.chunks:
         infos = [dataset.id.get_chunk_info(i) for i in range(dataset.id.get_num_chunks())]
         return [(info.byte_offset, info.size) for info in infos]
@@ -46,7 +46,7 @@ def within_a_chunk(store: Store, rng: Rng) -> str:
 
 @mutation("outside of chunks", *HDF5)
 def outside_of_chunks(store: Store, rng: Rng) -> str:
-    """Damages chunk tables, object headers, names or attributes."""
+    """Damages bytes outside of the data: chunk tables, object headers, names or attributes."""
     part = _part(store, rng)
     file = store.form.paths[part]
     content = store.read(file)
@@ -83,7 +83,7 @@ def chunk_table(store: Store, rng: Rng) -> str:
 
 
 def _chunks(store: Store, rng: Rng, edit) -> str:
-    """Calls edit(dataset, offset of a chunk, offset of another) for an array of more than one chunk."""
+    """Calls edit(dataset, first element of a chunk, first element of another chunk) on an array of several chunks."""
     part = _part(store, rng)
     with hdf5(store, part) as x:
         dataset = _choice(rng, [each for each in _arrays(x) if each.chunks and each.id.get_num_chunks() > 1])
@@ -117,7 +117,7 @@ def chunk_of_another_length(store: Store, rng: Rng) -> str:
 
 @mutation("chunk decodes to another length", *HDF5, traits=("chunked",))
 def chunk_decodes_to_another_length(store: Store, rng: Rng) -> str:
-    """A valid stream of more or fewer elements, written by HDF5 with the same filters."""
+    """Replaces a chunk by a valid one of more or fewer elements, which HDF5 wrote with the same filters."""
 
     def edit(dataset: h5py.Dataset, a: tuple, b: tuple) -> str:
         size = tuple(
@@ -161,7 +161,7 @@ def hdf5_blosc_header(store: Store, rng: Rng) -> str:
 
 @mutation("shape of an array", *HDF5, traits=("chunked",))
 def shape_of_an_array(store: Store, rng: Rng) -> str:
-    """Resized by HDF5: chunks beyond the shape are lost, additional chunks were never written."""
+    """Resizes an array with HDF5: chunks beyond the new shape are lost, additional chunks were never written."""
     part = _part(store, rng)
     with hdf5(store, part) as x:
         dataset = _choice(rng, _arrays(x))
@@ -226,7 +226,7 @@ def parts_gone(store: Store, rng: Rng) -> str:
 
 @mutation("array beyond the file", "h5ad")
 def array_beyond_the_file(store: Store, rng: Rng) -> str:
-    """An array whose data lie in an external file, in a virtual dataset, or in the object header."""
+    """Replaces an array by one whose data lie in an external file, in a virtual dataset, or in the object header."""
     part, name = _part(store, rng), str(rng.choice(["data", "indices", "indptr"]))
     with hdf5(store, part) as x:
         values, how = x[name][:], int(rng.integers(3))

@@ -25,7 +25,7 @@ def _some_json(store: Store, rng: Rng) -> str:
 
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
-    """(container, key) of every value of a JSON document."""
+    """(container, key or index) of every value of a JSON document, at any depth."""
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     return [place for key, value in items for place in [(tree, key), *_places(value)]]
 
@@ -74,7 +74,7 @@ def json_damaged(store: Store, rng: Rng) -> str:
 
 @mutation("zarr layout", "zarr")
 def zarr_layout(store: Store, rng: Rng) -> str:
-    """Edits the metadata of chunk shapes, dtypes and codecs."""
+    """Edits the metadata of an array: its shape, chunk shape, dtype, codecs or the like."""
     part, array = int(rng.integers(len(store.form.paths))), str(rng.choice(["data", "indices", "indptr"]))
     folder = f"{store.form.paths[part]}/X/{array}"
     n = int(rng.choice([0, 1, -1, 2, 64, 127, 129, 256, 640, 2**31, 2**40]))
@@ -158,7 +158,7 @@ def offsets_of_both_columns(store: Store, rng: Rng) -> str:
 
 @mutation("record batch header", "arrow")
 def record_batch_header(store: Store, rng: Rng) -> str:
-    """Damages lengths and offsets of buffers, or null counts."""
+    """Damages the header of an Arrow message, which holds lengths and offsets of buffers, and null counts."""
     names = [name for name in store.files() if name.endswith(".arrow")]
     name = str(rng.choice(names))
     content = store.read(name)

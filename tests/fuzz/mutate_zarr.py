@@ -21,7 +21,7 @@ def crc32c(content: bytes) -> int:
 
 
 def _chunk_file(store: Store, rng: Rng) -> str:
-    """The file of a chunk or shard, mostly of data or indices."""
+    """The name of a random chunk or shard file, seldom one of indptr."""
     names = [name for name in store.files() if name.rsplit("/", 1)[-1][0].isdigit() or "/c/" in name]
     chosen = [name for name in names if "indptr" not in name]
     names = chosen if chosen and rng.random() < 0.9 else names
@@ -31,7 +31,7 @@ def _chunk_file(store: Store, rng: Rng) -> str:
 
 
 def _shard(store: Store, rng: Rng) -> tuple[str, bytearray, int]:
-    """(a shard file, its content, the offset of its index)."""
+    """(name of a random shard file, its content, the offset of its index in bytes)."""
     names = [name for name in store.files() if "/c/" in name and "indptr" not in name]
     if not names:
         raise InapplicableError("no shards")
@@ -43,7 +43,10 @@ def _shard(store: Store, rng: Rng) -> tuple[str, bytearray, int]:
 
 
 def _entry(rng: Rng, table: np.ndarray, length: int) -> str:
-    """Edits one or two entries of a shard index, uint64 (chunks, 2): offset and size."""
+    """Edits one or two entries of a shard index in place. Returns a description.
+
+    table: the index, uint64 (chunks, 2): offset and size in bytes. length: that of the shard file in bytes.
+    """
     used = np.flatnonzero(table[:, 0] != 2**64 - 1)
     if len(used) < 2:
         raise InapplicableError("one chunk")
@@ -97,7 +100,7 @@ def shard_checksum(store: Store, rng: Rng) -> str:
 
 
 def _span(store: Store, rng: Rng) -> tuple[str, bytearray, int, int]:
-    """(file, its content, start and stop of one chunk in it)."""
+    """(name of a file, its content, start and stop of one chunk in it in bytes)."""
     if "sharded" not in store.form.traits:
         name = _chunk_file(store, rng)
         content = store.read(name)

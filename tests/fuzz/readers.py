@@ -57,7 +57,7 @@ def _refuse(why: str) -> np.ndarray:
 
 
 def _of_all_genes(x: sp.csr_matrix | sp.csr_array) -> sp.csr_matrix:
-    """The matrix with GENES columns, the number that our reader is given, whatever the store states."""
+    """The matrix with GENES columns: our reader is given this number, too, instead of the number in the store."""
     if x.nnz and x.indices.max() >= GENES:
         raise ValueError("a gene is out of range")
     return sp.csr_matrix((x.data, x.indices, x.indptr), (x.shape[0], GENES))
@@ -86,7 +86,10 @@ def _zarr(form: Form, folder: Path) -> list:
 
 
 def _names(file: Any, table: str) -> list[str] | None:
-    """The gene names, or None if the file has none. Like `_element`, reads them even if only attributes are damaged."""
+    """The gene names in the var table; None if there is no table.
+
+    If anndata cannot read the table, for instance because of damaged attributes, its column `_index` is read.
+    """
     import anndata as ad
 
     if table not in file:
@@ -104,7 +107,7 @@ def _check_same(names: list) -> None:
 
 
 def _element(x: Any) -> Any:
-    """The matrix as anndata reads it, or as h5py or zarr read it if anndata fails, for instance on attributes."""
+    """The matrix as anndata reads it, or as h5py or zarr read it if anndata fails, as at damaged attributes."""
     import anndata as ad
 
     try:

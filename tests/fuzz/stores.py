@@ -1,4 +1,4 @@
-"""The seeds: one small undamaged store of each storage form, all with the same counts."""
+"""Small undamaged stores, one of each storage form, all with the same counts. The fuzzer calls them seeds."""
 
 import json
 import os
@@ -23,7 +23,12 @@ LONG_AGO = 10**18  # ns: the modification time of every file before it is opened
 
 @dataclass(frozen=True)
 class Form:
-    """A storage form. group: "h5ad", "dense", "zarr", "arrow" or "scdl". matrix: the path of X within an h5ad file."""
+    """A storage form.
+
+    group: "h5ad", "dense", "zarr", "arrow" or "scdl". write: writes a store into a folder. paths: the files or groups
+    that hold arrays, relative to the folder. matrix: the path of X within an h5ad file. traits: properties by which
+    mutations select forms.
+    """
 
     name: str
     group: str
@@ -54,7 +59,7 @@ def _var() -> pd.DataFrame:
 
 
 def store_array(group: h5py.Group, name: str, values: np.ndarray, options: dict) -> None:
-    """Replaces a dataset. Chunked ones are resizable, so that a chunk may be longer than the dataset."""
+    """Replaces a dataset. A chunked one is made resizable, because only then may a chunk be longer than the dataset."""
     del group[name]
     grows = {"maxshape": (None,) * values.ndim} if "chunks" in options else {}
     group.create_dataset(name, data=values, **options, **grows)
@@ -203,7 +208,7 @@ def forms() -> dict[str, Form]:
 
 
 def write_seed(form: Form) -> dict[str, bytes]:
-    """The content of the files of an undamaged store, by their paths within it."""
+    """The content of each file of an undamaged store, by path relative to the store."""
     with TemporaryDirectory() as folder:
         form.write(Path(folder))
         return {
@@ -236,7 +241,7 @@ class Store:
         return bytearray((self.folder / name).read_bytes())
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes in place: the file stays the same, with new content."""
+        """Overwrites a file in place, so that it keeps its inode; creates it if it does not exist."""
         (self.folder / name).write_bytes(content)
 
     def age(self) -> None:

@@ -1,4 +1,4 @@
-"""Readers with planted defects, one for each of some storage forms. The fuzzer must find them."""
+"""Readers with planted defects, each for another storage form. The fuzzer must find every defect."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ class Toy:
             yield x if changed is None else changed
 
     def act(self, x: Any) -> Any:
-        """Misbehaves. Returns a minibatch to deliver in place of `x`, or None to deliver `x`."""
+        """The defect. Returns the minibatch to deliver instead of `x`, or None to deliver `x`."""
         raise NotImplementedError
 
 

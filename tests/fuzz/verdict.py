@@ -46,7 +46,7 @@ KEPT = (*FAILURES, "library died")
 
 
 def of(damaging: Any, read: Any, compared: Any, *, damaged: bool, blind: bool = False) -> tuple[str, str]:
-    """(verdict, reason) for the results of the three stages of a case.
+    """(verdict, reason) from the `StageResult`s of the three stages of a case.
 
     damaged: whether the store differs from its seed, or is changed while it is open. blind: whether bytes were changed
     without regard to their meaning. Then the rows as written are correct too, even if the library reads others.
@@ -70,7 +70,7 @@ def of(damaging: Any, read: Any, compared: Any, *, damaged: bool, blind: bool = 
 
 
 def _alike(ours: str, theirs: str | None) -> bool:
-    """Whether both ended in the same way, or by any two signals."""
+    """Whether both children ended in the same way, or each was killed by a signal."""
     if theirs is None:
         return False
     return ours == theirs or (ours.startswith("SIG") and theirs.startswith("SIG"))

@@ -2,7 +2,7 @@
 
 Each case has three stages: its store is damaged, read by our reader, and read by the reference. A child does one stage
 of several cases, so that a library which is broken by a damaged file never shares a process with our reader. A case
-that fails is run again in children of its own.
+that fails is run again in children that run no other case.
 """
 
 import contextlib
@@ -39,7 +39,8 @@ STACK_CHARACTERS = 6_000  # kept of the standard error of a child
 class StageResult:
     """The result of one stage of a case.
 
-    told: all its messages, merged. ended: how its child died, or None. stack: the standard error of that child.
+    told: the messages of the stage, merged into one dict. ended: how the child died, or None if it finished the stage.
+    stack: the standard error of a child that died.
     """
 
     told: dict[str, Any] = field(default_factory=dict)
@@ -50,9 +51,10 @@ class StageResult:
 class Zygote:
     """Runs cases, each stage in forked children.
 
-    seeds: the files of each storage form. reader: "module:function", with the signature of `readers.open_ours`. limit:
-    seconds of a case; the reference has a shorter limit, because it may hang, which is not our failure. keep: the
-    folder for failures, if any.
+    seeds: the content of the files of each storage form. reader: "module:function", with the signature of
+    `readers.open_ours`. limit: the time limit of a case in seconds. The limit of the reference is a quarter of it, and
+    at least REFERENCE_SECONDS: the reference may hang, which is not our failure. keep: the folder for failures (None:
+    they are not kept).
     """
 
     def __init__(self, seeds: dict[str, dict[str, bytes]], reader: str, limit: float, keep: Path | None) -> None:
@@ -80,7 +82,7 @@ class Zygote:
         gc.freeze()
 
     def run_all(self, plans: list[Plan]) -> list[dict[str, Any]]:
-        """The results of some plans. A case that fails among others is run again alone."""
+        """Runs the cases of the plans and returns their results. A case that fails is run again alone."""
         with TemporaryDirectory(prefix="fuzz-") as folder:
             stores = {
                 plan.number: Store(Path(folder) / str(plan.number) / "store", forms()[plan.form]) for plan in plans
@@ -141,7 +143,10 @@ class Zygote:
     def stage(
         self, plans: list[Plan], work: Callable[[Plan, Callable], None], limit: float = 0
     ) -> dict[int, StageResult]:
-        """Does the work of all plans in a child; after its death, the remaining plans in another one."""
+        """Does `work` for all plans in one child. If it dies, another child continues with the remaining plans.
+
+        limit: the time limit of a case in seconds (0: that of this object). Returns the results by case number.
+        """
         finished: dict[int, StageResult] = {}
         while plans:
 
@@ -170,7 +175,7 @@ class Zygote:
         return finished
 
     def in_child(self, work: Callable, limit: float) -> tuple[list[dict], str | None, str]:
-        """Does the work in a forked child. Returns (its messages, how it died or None, its standard error)."""
+        """Calls `work` in a forked child. Returns (its messages, how it died or None, its standard error, cut)."""
         receive, send = os.pipe()
         errors = os.memfd_create("errors")
         pid = os.fork()
@@ -195,7 +200,7 @@ class Zygote:
         return messages, ended, stack
 
     def keep_case(self, plan: Plan, store: Store | None, result: dict[str, Any]) -> None:
-        """Writes the folder of a failure. store: None if it does not exist any more."""
+        """Writes the folder of a failure; does nothing if the verdict is not in KEPT. store: None if it is gone."""
         if self.keep is None or result["verdict"] not in verdict.KEPT:
             return
         folder = self.keep / f"{plan.seed}-{plan.number}-{result['verdict'].replace(' ', '-')}"
@@ -234,7 +239,10 @@ def _pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def _child(work: Callable, send: int, errors: int) -> None:
-    """Does the work with limited memory, and ends the process: never returns."""
+    """The main function of a forked child: calls `work` with limited memory, then ends the process.
+
+    send: the file descriptor for messages, as JSON lines. errors: the one for standard error.
+    """
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os.dup2(errors, 2)
@@ -248,7 +256,7 @@ def _child(work: Callable, send: int, errors: int) -> None:
 
 
 def _read_all(receive: int, limit: float) -> tuple[bytes, bool]:
-    """(all bytes until the pipe was closed, whether a case exceeded the limit of seconds)."""
+    """(the bytes received until the pipe was closed; whether a case exceeded `limit` seconds, which ends reading)."""
     content, until = b"", time.monotonic() + limit
     while (seconds := until - time.monotonic()) > 0:
         if not select.select([receive], [], [], seconds)[0]:
@@ -263,7 +271,11 @@ def _read_all(receive: int, limit: float) -> tuple[bytes, bool]:
 
 
 def serve(pipe: Connection, options: dict[str, Any]) -> None:
-    """Runs the cases first, first + step, ... and sends each result, until a message to stop arrives."""
+    """The main function of a process of the fuzzer: runs cases and sends each result.
+
+    The numbers of the cases are options["first"], first + step, first + 2 step and so on, below options["cases"]. Stops
+    early when any message arrives.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(os.devnull, "w") as devnull:
         sys.stderr = devnull  # drops warnings of libraries; the standard error of a child is kept with its case

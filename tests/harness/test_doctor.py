@@ -43,7 +43,7 @@ def test_the_text_report_lists_every_loader(
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The path of a module that does not exist yet, the library of the only loader."""
+    """The path of the module that the only loader, `toy`, needs. The test creates the file."""
     monkeypatch.setattr(loaders, "NAMES", {"toy": "tests.toys:Toy"})
     monkeypatch.setattr(toys.Toy, "imports", ("a_library_for_doctor",))
     monkeypatch.setattr(doctor, "version", lambda name, modules: "1.0")

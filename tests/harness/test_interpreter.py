@@ -43,7 +43,7 @@ def test_a_loader_passes_its_tests_in_its_own_environment(name: str) -> None:
 
 @pytest.fixture
 def own_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The Python of the environment of loader `toy`: a shell script."""
+    """The Python interpreter of the environment of loader `toy`; it is a shell script that stands in for Python."""
     monkeypatch.setattr(interpreter, "ROOT", tmp_path)
     monkeypatch.setattr(loaders, "NAMES", {"toy": "tests.toys:Toy"})
     monkeypatch.setattr(toys.Toy, "imports", ("acme",))

@@ -16,7 +16,7 @@ TIMING = Timing(warmup_s=30, measure_s=120)
 
 
 class Clock:
-    """A simulated clock and loader; `pauses` holds the seconds before each batch of an epoch."""
+    """A simulated clock that is also the loader. pauses: the seconds before each batch of an epoch."""
 
     def __init__(self, pauses: list[float], batches_per_fetch: int = 1, open_s: float = 0.0) -> None:
         self.now, self.pauses, self.open_s = 1000.0, pauses, open_s

@@ -27,7 +27,7 @@ OK = Outcome(status="ok", answer=WINDOW)
 
 
 class Workers:
-    """Stands for `spawn`: keeps the jobs it is given, and answers with the outcomes in turn."""
+    """Replaces `spawn`: stores each job, and returns the next of the given outcomes (the last one again and again)."""
 
     def __init__(self, *outcomes: Outcome) -> None:
         self.outcomes, self.jobs, self.cores = list(outcomes), [], []
@@ -58,7 +58,7 @@ def toy(**fields: object) -> Condition:
 
 
 def one(dataset: Dataset, folder: Path, workers: Workers, *conditions: Condition, repeat: int = 0) -> Measurement:
-    """The first of the conditions, in a grid of them all."""
+    """Measures the first of the conditions, in a grid that contains all of them. Starts no process."""
     grid = grid_of(*conditions)
     return runner.measure_one(grid, dataset, runner.Task(conditions[0], repeat), {}, folder, toys.QUIET, workers)
 

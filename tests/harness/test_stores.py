@@ -20,7 +20,7 @@ Use = Callable[[str], None]
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Use:
-    """Registers a class of tests.toys as the loader `toy`; the working directory is an empty folder."""
+    """A function that registers a class of tests.toys, by name, as the loader `toy`. The working directory is empty."""
     monkeypatch.chdir(tmp_path)
     return lambda name: monkeypatch.setitem(loaders.NAMES, "toy", f"tests.toys:{name}")
 

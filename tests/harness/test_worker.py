@@ -220,7 +220,7 @@ def test_the_worker_dies_with_its_parent(tiny_folder: Path, tmp_path: Path) -> N
 
 
 def workers_below(parent: psutil.Process) -> list[psutil.Process]:
-    """The worker processes among the descendants of `parent`, which may include other short-lived programs."""
+    """The descendants of `parent` that are measurement workers; other descendants are left out."""
     workers = []
     for process in parent.children(recursive=True):
         with suppress(psutil.NoSuchProcess):

@@ -74,7 +74,7 @@ def test_a_loader_that_is_not_listed_honours_csr_in_one_process(tiny_set: Datase
 
 @pytest.fixture(scope="module", autouse=True)
 def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Stores are made once for each data set, in a temporary folder of this module."""
+    """Puts the stores into a temporary folder of this test module, so that each is made once for each data set."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "STORES", tmp_path_factory.mktemp("stores"))
         yield
@@ -82,7 +82,10 @@ def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _short_wait_for_workers() -> Iterator[None]:
-    """torch waits 5 s for each worker of an interrupted epoch, and AnnLoader's workers do not end on their own."""
+    """Shortens the 5 s for which torch waits for each worker of an interrupted epoch.
+
+    AnnLoader's workers do not end by themselves, so that torch waits for the whole time.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if find_spec("torch"):
             patch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.5)
@@ -91,12 +94,12 @@ def _short_wait_for_workers() -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=[tiny.as_dense, tiny.as_int64])
 def other_set(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """The tiny set with X in another form."""
+    """The tiny set with X as a dense matrix, or as int64."""
     return catalogue.load(str(tiny.write(tmp_path_factory.mktemp("other") / "set", request.param)))
 
 
 def condition_of(name: str, **fields: object) -> Condition:
-    """A condition whose blocks, fetches and batches divide 1,009 cells unevenly."""
+    """A condition of this loader. None of the block size, fetch size and batch size divides the 1,009 cells evenly."""
     chunks = BATCH * FETCH // BLOCK
     values = {"block_size": BLOCK, "fetch_factor": FETCH, "chunk_size": BLOCK, "preload_nchunks": chunks}
     values |= {"shuffle_chunk_size": BLOCK, "io_batch_size": BATCH * 20}  # each of its fetches takes 0.25 s
@@ -110,7 +113,7 @@ def dense(x: object) -> np.ndarray:
 
 
 def store(dataset: Dataset, name: str) -> Path:
-    """The loader's store, made in this process; tests/harness/test_stores.py tests the process that converts."""
+    """The folder of the loader's store, which is made on the first call, in this process instead of a worker."""
     path, adapter = stores.store_path(dataset, name), loaders.get(name)
     if adapter.store != UNCONVERTED and not path.exists():
         path.parent.mkdir(exist_ok=True)
@@ -157,7 +160,7 @@ def ids(batches: list[Batch]) -> list[int]:
 
 
 def outcome(dataset: Dataset, condition: Condition) -> dict[str, bool]:
-    """By claim: whether it holds under the condition."""
+    """For each claim of loaders.protocol.CLAIMS, whether the loader keeps it under the condition."""
     try:
         once = two_epochs(dataset, condition)
     except Exception as error:
@@ -180,7 +183,10 @@ def outcome(dataset: Dataset, condition: Condition) -> dict[str, bool]:
 
 
 def case(name: str, order: str, workers: int, output: str) -> object:
-    """Marked slow for tiledbsoma's worker processes, which recompile its kernels and collect garbage at every read."""
+    """A pytest parameter set. It is marked slow for tiledbsoma with workers and dense output.
+
+    tiledbsoma's worker processes recompile its kernels and collect garbage at every read.
+    """
     slow = name == "tiledbsoma" and workers and output == "dense"
     return pytest.param(name, order, workers, output, marks=[pytest.mark.slow] if slow else [])
 

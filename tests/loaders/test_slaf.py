@@ -47,7 +47,7 @@ def written(folder: Path, x: object, obs: object = None) -> Path:
 
 
 def converted(source: Path | list[str], path: Path):
-    """The files converted by the library without the adapter, with default options."""
+    """Converts the files with the library itself and its default options. Returns the opened SLAFArray."""
     from slaf import SLAFArray
     from slaf.data.converter import SLAFConverter
 
@@ -56,7 +56,7 @@ def converted(source: Path | list[str], path: Path):
 
 
 def read(array, **options: object) -> list[int]:
-    """The cells that the library's thread puts into its queue, in order, while nothing is taken out."""
+    """The ids of the cells in the order in which the library's thread queues them. Waits until the thread has ended."""
     from slaf.ml.dataloaders import SLAFDataLoader
 
     loader = SLAFDataLoader(array, raw_mode=True, verbose=False, **options)
@@ -177,7 +177,7 @@ def test_more_genes_than_16_bits_can_number_are_refused(tiny_set: Dataset, tmp_p
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Path]:
-    """Enough cells that the thread is still reading when the first batch arrives."""
+    """(data set, store) with so many cells that the library's thread is still reading when the first batch arrives."""
     x = sp.csr_matrix(np.ones((60_000, 1), np.float32))
     dataset = catalogue.load(str(written(tmp_path_factory.mktemp("many") / "set", x)))
     return dataset, prepared(dataset, tmp_path_factory.mktemp("many-slaf"))

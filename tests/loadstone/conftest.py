@@ -1,4 +1,4 @@
-"""A fixture of several test files: a small h5ad file to damage."""
+"""Shared fixture: a small h5ad file for tests to damage."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.loadstone.trust import GENES, X, store_h5ad
 
 @pytest.fixture
 def h5ad(tmp_path: Path) -> Path:
-    """The matrix X, with data and indices gzip-compressed in chunks of 64 elements."""
+    """The path of an h5ad file with the matrix `trust.X`; data and indices are in gzip chunks of 64 elements."""
     path = tmp_path / "a.h5ad"
     ad.AnnData(X, var=pd.DataFrame(index=[f"g{i}" for i in range(GENES)])).write_h5ad(path)
     with h5py.File(path, "a") as file:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 @st.composite
 def contents(draw: st.DrawFn) -> np.ndarray:
-    """Arrays that resemble counts or indices, and arrays that do not, of any item size."""
+    """A hypothesis strategy for arrays of 1 to 20,000 elements, of several dtypes: like counts, indices or noise."""
     dtype = draw(st.sampled_from(["u1", "<u2", "<i4", "<i8", "<f4", "<f8"]))
     n, seed = draw(st.integers(1, 20_000)), draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)
@@ -25,7 +25,7 @@ def contents(draw: st.DrawFn) -> np.ndarray:
 
 
 def some_bytes(rng: random.Random) -> bytes:
-    """The bytes of an array that resembles counts or indices, or that does not."""
+    """The bytes of a random array, uint8 or int32: like counts, like indices, noise or zeros."""
     draw, n = np.random.default_rng(rng.getrandbits(32)), rng.choice([1, 40, 700, 9_000])
     kinds = (
         draw.geometric(0.5, n),
@@ -37,7 +37,7 @@ def some_bytes(rng: random.Random) -> bytes:
 
 
 def flipped(rng: random.Random, stream: bytes, first: int = 2) -> bytes:
-    """The stream with one to three changes of bytes, from position `first` on."""
+    """A copy of the stream with one to three changed bytes, none before position `first`."""
     changed = bytearray(stream)
     for _ in range(rng.randint(1, 3)):
         if len(changed) > first:

@@ -22,7 +22,10 @@ class Bits:
         self.put(*codes[symbol])
 
     def stored(self, raw: bytes, final: bool, claimed: int | None = None, complement: int = 0xFFFF) -> None:
-        """A stored block. claimed: the length that its header states, if not the true one."""
+        """Writes a stored block. claimed: the length stated in its header (None: the true one).
+
+        complement: the length is stated a second time, XORed with this number; 0xFFFF is correct.
+        """
         n = len(raw) if claimed is None else claimed
         self.put(final, 3)
         self.n = -(-self.n // 8) * 8
@@ -40,8 +43,9 @@ class Bits:
     ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
         """Writes the header of a dynamic block. Returns the codes of literals and lengths, and of distances.
 
-        encoded: the code lengths as (symbol, extra bits) pairs, if they are not to be written one by one. n_short: how
-        many of the codes for code lengths have 4 bits. The others have 5. With 13 short codes the set is complete.
+        lengths, distances: the code lengths of all symbols. encoded: the code lengths as (symbol, value of the extra
+        bits) pairs (None: without repetitions). n_short: how many of the 19 symbols for code lengths get codes of 4
+        bits; the others get 5. The set of these codes is complete only for 13.
         """
         self.put(final | 2 << 1, 3)
         self.put(len(lengths) - 257, 5)
@@ -57,7 +61,7 @@ class Bits:
         return codes_of(lengths), codes_of(distances)
 
     def match(self, codes: tuple, length: tuple[int, int], distance: tuple[int, int]) -> None:
-        """A match. length, distance: the index of the code, from 0, and the value of its extra bits."""
+        """Writes a match. length, distance: (index of the code, from 0; value of its extra bits)."""
         self.symbol(codes[0], 257 + length[0])
         self.put(length[1], LENGTH_EXTRA[length[0]] if length[0] < len(LENGTH_EXTRA) else 0)
         self.symbol(codes[1], distance[0])
@@ -68,7 +72,10 @@ class Bits:
 
 
 def codes_of(lengths: list[int]) -> dict[int, tuple[int, int]]:
-    """The canonical Huffman codes of all symbols with a length: (code, its first bit lowest; number of bits)."""
+    """The canonical Huffman codes of the symbols whose code length is not 0, by symbol.
+
+    Each is (code, number of bits). The first bit of a code is its lowest.
+    """
     codes, code = {}, 0
     for length in range(1, 16):
         for symbol in (symbol for symbol, n in enumerate(lengths) if n == length):
@@ -90,7 +97,7 @@ FLAWS = [
 
 
 def _complete(rng: random.Random, symbols: list[int], n: int) -> list[int]:
-    """Code lengths of a complete set for these symbols, often with lengths up to the maximum of 15 bits."""
+    """Code lengths of `n` symbols: of a complete set of codes for `symbols`, and 0 for the others. Often up to 15."""
     leaves = [1, 1]
     deep = rng.random()
     while len(leaves) < len(symbols):
@@ -105,7 +112,7 @@ def _complete(rng: random.Random, symbols: list[int], n: int) -> list[int]:
 
 
 def some_codes(rng: random.Random, bits: Bits, final: bool, flaw: str) -> tuple:
-    """Writes the header of a dynamic block with random codes, which may have a flaw. Returns the codes."""
+    """Writes the header of a dynamic block with random codes. flaw: one of CODE_FLAWS, else none. Returns the codes."""
     n = {"too many symbols": rng.choice([287, 288])}.get(flaw, rng.randint(258, 286))
     n_distances = {"too many distances": rng.choice([31, 32])}.get(flaw, rng.randint(2, 30))
     symbols = rng.sample(range(256), rng.randint(1, 60)) + rng.sample(range(257, n), rng.randint(1, min(20, n - 257)))
@@ -126,7 +133,7 @@ def some_codes(rng: random.Random, bits: Bits, final: bool, flaw: str) -> tuple:
 
 
 def built(rng: random.Random) -> tuple[str, bytes]:
-    """(the flaw, or "built"; a hand-written stream of one to four blocks)."""
+    """(flaw, or "built" if there is none; a stream of one to four random blocks that zlib did not write)."""
     flaw = rng.choice(FLAWS) if rng.random() < 0.7 else ""
     bits, out, n_blocks = Bits(), 0, rng.randint(1, 4)
     bits.put(0x9C78, 16)
@@ -154,7 +161,10 @@ def built(rng: random.Random) -> tuple[str, bytes]:
 
 
 def _symbols(rng: random.Random, bits: Bits, codes: tuple, before: int, flaw: str) -> int:
-    """Writes the symbols of a block after `before` bytes of output. Returns how many bytes they decode to."""
+    """Writes the symbols of a block. Returns the number of bytes that they decode to.
+
+    before: the number of bytes to which the earlier blocks decode, to which matches may refer back.
+    """
     literals = [symbol for symbol in codes[0] if symbol < 256]
     lengths = [symbol - 257 for symbol in codes[0] if 256 < symbol < 286]
     share, n, out = rng.random(), rng.choice([0, 3, 90, 300]), before
@@ -182,7 +192,7 @@ def _symbols(rng: random.Random, bits: Bits, codes: tuple, before: int, flaw: st
 
 
 def packed(rng: random.Random, raw: bytes) -> bytes:
-    """Compressed by zlib in parts of different levels and strategies, which empty stored blocks separate."""
+    """`raw` compressed by zlib in one to three parts with different settings; empty stored blocks separate them."""
     window, parts, n = rng.randint(9, 15), [], rng.randint(1, 3)
     for i in range(n):
         strategy = rng.choice([zlib.Z_DEFAULT_STRATEGY, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_FIXED])
@@ -193,7 +203,7 @@ def packed(rng: random.Random, raw: bytes) -> bytes:
 
 
 def some_stream(rng: random.Random) -> tuple[str, bytes]:
-    """(the kind, a stream of this kind)."""
+    """(kind, stream): "packed", "random", "flipped" (packed, then damaged), or the kind that `built` returns."""
     kind = rng.choice(["built", "built", "packed", "flipped", "random"])
     if kind == "built":
         return built(rng)

@@ -36,12 +36,16 @@ class Arena:
         self.memory = mapped[page:-page]
 
     def take(self, n: int, at_end: bool) -> np.ndarray:
-        """`n` bytes that end where a guard page begins, or else begin where one ends."""
+        """`n` bytes of the memory, next to a guard page: before the last one if at_end, else after the first."""
         return self.memory[len(self.memory) - n :] if at_end else self.memory[:n]
 
 
 class Ended(NamedTuple):
-    """How a child ended: its exit code, or minus the signal; its last case, and its output, standard error included."""
+    """How a child ended.
+
+    code: its exit code, or minus the number of the signal that killed it. case: the number of the last case that began.
+    output: its standard output and standard error.
+    """
 
     code: int
     case: str
@@ -49,7 +53,10 @@ class Ended(NamedTuple):
 
 
 def run_cases(function: str, numbers: range, folder: Path) -> Ended:
-    """Runs cases in a child process. function: "tests.test_x:case", which is called with the number of each case."""
+    """Runs the cases `numbers` in a child process.
+
+    function: "module:function", which is called with the number of each case. folder: for a file with that number.
+    """
     log = folder / "case"
     command = [
         sys.executable,
@@ -65,12 +72,12 @@ def run_cases(function: str, numbers: range, folder: Path) -> Ended:
 
 
 def cases(default: int) -> int:
-    """How many cases a test runs: GUARD_CASES, if it is set."""
+    """The number of cases that a test runs: the environment variable GUARD_CASES, or `default` if it is not set."""
     return int(os.environ.get("GUARD_CASES", default))
 
 
 def survive(function: str, n: int, folder: Path) -> None:
-    """Runs `n` cases in a child. Fails, with the number of the case, if the child dies or a case fails."""
+    """Runs the cases 0 to n - 1 in a child. AssertionError, with the number, if a case fails or kills the child."""
     ended = run_cases(function, range(max(1, n)), folder)
     assert ended.code == 0, f"{function}({ended.case}): exit code {ended.code}\n{ended.output[-2_000:]}"
 

@@ -38,12 +38,12 @@ def decode_bytewise(stream: bytes, n: int) -> bytes | None:
 
 
 def length_code(n: int) -> tuple[int, bytes]:
-    """A length as LZ4 writes it: the four bits of the token, and the bytes that follow."""
+    """A length as LZ4 writes it: (the four bits in the token; the bytes that follow it)."""
     return (n, b"") if n < lz4.MORE else (lz4.MORE, b"\xff" * ((n - lz4.MORE) // 255) + bytes([(n - lz4.MORE) % 255]))
 
 
 def stream_of(rng: random.Random, n: int, flaw: str) -> bytes:
-    """An LZ4 stream that decodes to `n` bytes. flaw: a defect at a random place, or ""."""
+    """A random LZ4 stream that decodes to `n` bytes if `flaw` is "", or else has this defect (one of FLAWS)."""
     parts, out, at = [], 0, rng.randrange(n)
     while n - out > 20 and rng.random() < 0.995:
         literals = min(rng.choice([0, 0, 1, 3, 8, 9, 14, 15, 300]), n - out - 12) or (out == 0)
@@ -68,7 +68,10 @@ FLAWS = ["", "", "", "distance 0", "too far", "match too long", "literals too lo
 
 
 def chunk_of(rng: random.Random) -> tuple[str, bytes, bytes | None, int]:
-    """A hand-written chunk: (its flaw or "whole", the chunk, the decoded bytes or None if flawed, their number)."""
+    """A random Blosc chunk that the library did not write.
+
+    Returns (its flaw, or "whole"; the chunk; the decoded bytes, None if it cannot be decoded; the stated decoded size).
+    """
     width, flaw = rng.choice([1, 2, 4, 8]), rng.choice(FLAWS)
     is_shuffled, block = rng.random() < 0.7, width * rng.choice([1, 2, 40, 127, 128, 129, 600])
     wanted = rng.randint(1, min(60, 12_000 // block) * block // width) * width
@@ -98,7 +101,7 @@ def chunk_of(rng: random.Random) -> tuple[str, bytes, bytes | None, int]:
 
 
 def with_wrong_field(rng: random.Random, chunk: bytes) -> bytes:
-    """The chunk with another value in a field of its header, or in the offset of a block or the size of a stream."""
+    """A copy of the chunk with one field of the header, or four bytes after it (block offsets, sizes), overwritten."""
     at = rng.choice([2, 3, 4, 8, 8, 8, 12, *range(lz4.HEAD, min(len(chunk) - 4, 60), 4)])
     n = 1 if at < 4 else 4
     number = rng.choice([0, 1, 2, 4, 8, 127, 128, len(chunk), len(chunk) - 1, 2**31 - 1, 2**31, 2**32 - 1])

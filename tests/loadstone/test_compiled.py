@@ -34,7 +34,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def run(package: Path, **environment: str) -> tuple[str, bool]:
-    """Runs PROGRAM. Returns its output, and whether it reported that it compiles."""
+    """Runs PROGRAM in a new process. Returns (its standard output; whether it reported that it compiles its loops)."""
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=package, env=os.environ | environment, capture_output=True, text=True
     )

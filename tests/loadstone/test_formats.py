@@ -136,7 +136,7 @@ def test_any_rows_in_any_order_and_with_repetitions(straddling: Matrix, rows: li
 
 @pytest.fixture(scope="module")
 def straddling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
-    """The tiny set in chunks that are shorter than some rows."""
+    """The opened tiny set; its chunks of 5 elements are shorter than some rows."""
     folder = tiny.write(tmp_path_factory.mktemp("straddling") / "set")
     for path in folder.iterdir():
         rewrite(path, chunks=(5,), compression="gzip")
@@ -146,7 +146,10 @@ def straddling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
 
 
 def rewrite(path: Path, types: dict[str, str] | None = None, **options: object) -> None:
-    """Rewrites data and indices of X. Chunked arrays are resizable, so that a chunk may be longer than the array."""
+    """Rewrites data and indices of X in an h5ad file, with other dtypes (`types`, by name) and h5py options.
+
+    Chunked arrays are made resizable, because h5py allows a chunk longer than the array only then.
+    """
     with h5py.File(path, "a") as file:
         for name in ("data", "indices"):
             values = file["X"][name][:].astype((types or {}).get(name, file["X"][name].dtype))

@@ -16,7 +16,7 @@ from tests.fuzz.toys import PLANTED
 
 
 def fuzz(folder: Path, *options: object) -> tuple[subprocess.CompletedProcess[str], dict[str, dict[str, int]]]:
-    """Runs the fuzzer. Returns the finished command, and its counts of verdicts by form."""
+    """Runs the fuzzer. Returns (the finished process; the number of cases by storage form and verdict)."""
     outputs = ["--keep", folder / "kept", "--json", folder / "counts.json", "--processes", 1]
     command = [sys.executable, "-m", "tests.fuzz", *map(str, [*options, *outputs])]
     finished = subprocess.run(command, cwd=host.ROOT, capture_output=True, text=True, timeout=600)
@@ -44,7 +44,7 @@ def test_damaged_stores_are_refused_or_read_as_their_own_library_does(tmp_path: 
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, dict[str, dict[str, int]]]:
-    """A run over undamaged stores with a reader that has a different defect for each form."""
+    """The results of a fuzzer run on undamaged stores, with a reader that has a different defect for each form."""
     skip_unless_all_forms_can_be_read()
     folder = tmp_path_factory.mktemp("planted")
     options = ("--reader", "tests.fuzz.toys:open_planted", "--forms", ",".join(PLANTED), "--limit", 8)

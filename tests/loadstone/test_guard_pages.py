@@ -21,7 +21,10 @@ CASES, SIZES = cases(3_000), 64
 
 
 class Piece(NamedTuple):
-    """The input of a slot: the first `size` bytes of a stream, to be inflated to `wanted` bytes."""
+    """Work for one slot of the decoder: the first `size` bytes of a stream, to be inflated to `wanted` bytes.
+
+    is_head: whether only the beginning of the decoded stream is wanted.
+    """
 
     stream: bytes
     size: int
@@ -32,14 +35,18 @@ class Piece(NamedTuple):
 
 @cache
 def arenas() -> tuple[list[Arena], list[Arena], list[Arena]]:
-    """For each slot: the memory for the stream, for the result, and for the idle slot."""
+    """Three lists, each with an arena for each slot: for the stream, for the result, and for an idle slot."""
     return tuple([Arena(ROOM) for _ in range(inflate.SLOTS)] for _ in range(3))
 
 
 def guarded(
     pieces: list[Piece], at_end: bool, in_slack: int = inflate.IN_SLACK, out_slack: int = inflate.OUT_SLACK
 ) -> list[bytes | None]:
-    """Inflates pieces as the loader does, with all buffers at guard pages. Returns the results, None if damaged."""
+    """Inflates pieces as the loader does, with every buffer next to a guard page. Returns the results, None if damaged.
+
+    at_end: whether guard pages follow the buffers, or else precede them. in_slack, out_slack: the number of accessible
+    bytes behind the stream and behind the result.
+    """
     inflated, piece_of, results, n_begun = [None] * len(pieces), [-1] * inflate.SLOTS, [None] * inflate.SLOTS, 0
     while True:
         for slot, (streams, outs, rests) in enumerate(zip(*arenas(), strict=True)):
@@ -64,7 +71,7 @@ def guarded(
 
 
 def expected(stream: bytes) -> tuple[bytes, bool]:
-    """(the bytes that zlib inflates, up to the damage if there is any; whether the stream is whole)."""
+    """(the bytes that zlib inflates before any damage; whether the stream is complete and undamaged)."""
     unpacker, parts = zlib.decompressobj(-15), []
     try:
         whole = unpacker.decompress(stream[2:])
@@ -80,7 +87,7 @@ def expected(stream: bytes) -> tuple[bytes, bool]:
 
 
 def inflate_case(number: int) -> list[str]:
-    """Inflates one to five streams: to their length, another one, or a prefix. Returns the kinds of the pieces."""
+    """Inflates one to five random streams: in full, to a wrong length, or only the beginning. Returns their kinds."""
     rng = random.Random(number)
     kinds, pieces, answers = [], [], []
     for _ in range(rng.randint(1, 5)):
@@ -114,7 +121,7 @@ def inflate_case(number: int) -> list[str]:
 
 
 def alignment_case(number: int) -> list[str]:
-    """Streams and results of every length modulo 64, with nothing but the slack between them and a guard page."""
+    """Inflates streams and results of every length modulo 64, with only the slack between buffers and guard pages."""
     rng = random.Random(number)
     raw = some_bytes(rng)[:5_000]
     good = packed(rng, raw)
@@ -132,7 +139,10 @@ def alignment_case(number: int) -> list[str]:
 
 
 def _codes(bits: Bits, final: bool) -> tuple:
-    """Writes a dynamic block with the longest codes that fit in the tables, and a longer one of each kind."""
+    """Writes the header of a dynamic block. Returns its codes of literals and lengths, and of distances.
+
+    They include the longest codes that fit in the decoder's tables, and codes that are longer.
+    """
     by_length = {
         1: [97],
         2: [285],
@@ -152,9 +162,9 @@ def _codes(bits: Bits, final: bool) -> tuple:
 
 
 def _up_to_slow_path(bits: Bits, codes: tuple) -> int:
-    """Writes symbols up to a literal that takes the slow path and ends at a byte. Returns the number of decoded bytes.
+    """Writes symbols, the last of which is decoded on the slow path and ends at a whole byte.
 
-    After the slow path `run` checks the position of the slot.
+    After the slow path, `run` checks the position of the slot. Returns the number of bytes that the symbols decode to.
     """
     bits.symbol(codes[0], 97)
     for _ in range(20):
@@ -167,9 +177,10 @@ def _up_to_slow_path(bits: Bits, codes: tuple) -> int:
 
 
 def furthest_read(less: int, block: bool = False) -> list[str]:
-    """Rounds of ROUND_BITS from the end of a stream on. The last one ends with a length that takes the slow path.
+    """Makes the decoder read as far beyond the end of a stream as it can.
 
-    less: the number of bytes by which the slack is too short. block: ends with a new block instead.
+    Rounds of ROUND_BITS begin at the end of the stream. The last one ends with a length that takes the slow path; or,
+    if `block`, a new block follows. less: the number of bytes by which the slack is too short.
     """
     bits = Bits()
     bits.put(0x9C78, 16)
@@ -193,12 +204,15 @@ def furthest_read(less: int, block: bool = False) -> list[str]:
 
 
 def block_behind_the_end(number: int) -> list[str]:
-    """As many rounds, after which a block begins. Its header must not be read beyond the slack."""
+    """Like `furthest_read`, but a block begins after the rounds. Its header must not be read beyond the slack."""
     return furthest_read(0, block=True)
 
 
 def furthest_write(less: int) -> list[str]:
-    """Rounds of ROUND_BYTES from the end of a result on. less: the number of bytes by which the slack is too short."""
+    """Makes the decoder write as far beyond the end of a result as it can: rounds of ROUND_BYTES begin at the end.
+
+    less: the number of bytes by which the slack is too short.
+    """
     bits = Bits()
     bits.put(0x9C78, 16)
     codes = _codes(bits, True)

@@ -17,7 +17,7 @@ STATE = inflate.memory()
 
 
 def inflated(streams: list[bytes], wanted: int, is_head: bool = False) -> tuple[int, list[bytes]]:
-    """Inflates each stream to `wanted` bytes. Returns the index of a damaged stream, or -1, and the results."""
+    """Inflates each stream to `wanted` bytes. Returns (index of a damaged stream, or -1; the results)."""
     results = np.zeros((len(streams), wanted), np.uint8)
     damaged = inflate.inflate_each(inflate.hold(streams, wanted), *STATE, wanted, is_head, results)
     return damaged, [row.tobytes() for row in results]

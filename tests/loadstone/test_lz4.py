@@ -97,7 +97,7 @@ def test_bytes_at_a_short_distance_are_repeated(shuffle: str | None, distance: i
 
 @cache
 def repeats(shuffle: str | None) -> Callable[[int, int], None]:
-    """`intrinsics.repeated`, compiled with or without a shuffle instruction."""
+    """A compiled function that calls `intrinsics.repeated`. shuffle: the shuffle instruction to use, or None."""
 
     @numba.njit
     def repeat(target, distance):

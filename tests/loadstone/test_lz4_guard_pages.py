@@ -19,12 +19,12 @@ CASES = cases(4_000)
 
 @cache
 def arenas() -> list[Arena]:
-    """For the chunk, the result and the byte planes."""
+    """Three arenas: for the chunk, for the result, and for the byte planes."""
     return [Arena(ROOM) for _ in range(3)]
 
 
 def guarded(chunk: bytes, wanted: int, at_end: bool) -> tuple[int, bytes]:
-    """Decodes a chunk with all buffers at guard pages: they end at one, or else begin. Returns (status, result)."""
+    """Decodes a chunk; guard pages follow all buffers if `at_end`, else precede them. Returns (status, result)."""
     sizes = len(chunk), wanted, wanted
     packed, out, planes = (arena.take(n, at_end) for arena, n in zip(arenas(), sizes, strict=True))
     packed[:] = np.frombuffer(chunk, np.uint8)
@@ -32,7 +32,7 @@ def guarded(chunk: bytes, wanted: int, at_end: bool) -> tuple[int, bytes]:
 
 
 def lz4_case(number: int) -> list[str]:
-    """A chunk from the library or written by hand, whole or damaged. Returns the kind of the case."""
+    """Decodes a chunk that the library or `chunk_of` made, whole or damaged. Returns the kind of the case."""
     rng = random.Random(number)
     answer, source = None, rng.choice(["library", "by hand", "by hand"])
     if source == "library":
@@ -103,7 +103,7 @@ def test_damage_near_the_end_of_a_stream_is_reported(damaged: int) -> None:
 
 
 def lz4_longest_case(number: int) -> list[str]:
-    """The longest sequences that fast rounds decode, in chunks and results that end at any place within them."""
+    """Decodes the longest sequences that fast rounds handle; the chunk or the result ends at any place within them."""
     sequence = bytes([lz4.MOST_LITERALS << 4 | lz4.MOST_MATCH - lz4.LEAST_MATCH, *range(lz4.MOST_LITERALS), 1, 0])
     far = 3 * lz4.ROUNDS_OUT
     ends = [(n, far) for n in range(2 * lz4.ROUNDS_IN)] + [(far, n) for n in range(1, 2 * lz4.ROUNDS_OUT)]
@@ -116,7 +116,7 @@ def lz4_longest_case(number: int) -> list[str]:
 
 
 def lz4_beyond_case(number: int) -> list[str]:
-    """Chunks whose streams, stored bytes or block offsets would extend up to four bytes beyond the end."""
+    """Decodes chunks whose streams, stored bytes or block offsets would extend up to four bytes beyond the end."""
     head = bytes([lz4.VERSION, lz4.LZ4_VERSION, lz4.LZ4 << lz4.FORMAT, 1])
 
     def is_rejected(plain: int, block: int, body: bytes) -> bool:

@@ -55,7 +55,7 @@ def decode_bytewise(chunk: bytes, n: int) -> bytes | None:
 
 @cache
 def arenas() -> list[Arena]:
-    """For the chunk and for its result."""
+    """Two arenas: for the chunk and for the result."""
     return [Arena(ROOM) for _ in range(2)]
 
 

@@ -18,7 +18,7 @@ from tests.loadstone.trust import GENE, GENES, OUTPUTS, X, read_all
 def write_arrow(
     folder: Path, change: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch, **options
 ) -> Path:
-    """A data set with the matrix X as lists in one record batch, which `change` may replace."""
+    """Writes X as an Arrow data set of one record batch, after `change` was applied to it. Returns the folder."""
     offsets = X.indptr.astype(np.int32)
     columns = [pa.ListArray.from_arrays(offsets, pa.array(values)) for values in (X.indices, X.data)]
     batch = change(pa.record_batch(columns, names=["genes", "expressions"]))

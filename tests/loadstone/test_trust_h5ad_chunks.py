@@ -84,7 +84,7 @@ FILTERS = {
 
 
 def _shorter(file: h5py.File, name: str) -> None:
-    """Replaces the first chunk by one of fewer elements with the same filters."""
+    """Replaces the first chunk of a dataset by a valid chunk, one element shorter, with the same filters."""
     dataset = file[name]
     created, size = dataset.id.get_create_plist().copy(), tuple(n - 1 for n in dataset.chunks)
     created.set_chunk(size)

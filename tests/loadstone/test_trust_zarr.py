@@ -37,7 +37,7 @@ def read_zarr(path: Path, output: str = "csr") -> list[np.ndarray]:
 
 
 def _index(change: Callable[[np.ndarray], None], sealed: bool) -> Callable[[bytes], bytes]:
-    """Changes the index of a shard of ten chunks. sealed: with a correct checksum."""
+    """A function that changes the index of a shard of ten chunks. sealed: whether it also corrects the checksum."""
 
     def changed(raw: bytes) -> bytes:
         table = np.frombuffer(raw[-164:-4], "<u8").reshape(10, 2).copy()
@@ -60,7 +60,7 @@ def _swap(table: np.ndarray) -> None:
 
 
 def _header(at: int, value: int) -> Callable[[bytes], bytes]:
-    """Changes 32 bits in the Blosc header of the first chunk of a shard."""
+    """A function that overwrites 32 bits in the Blosc header of the first chunk of a shard."""
     return lambda raw: raw[:at] + value.to_bytes(4, "little") + raw[at + 4 :]
 
 

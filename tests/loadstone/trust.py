@@ -23,7 +23,7 @@ GENE = {  # invalid gene indices
 
 
 def read_all(open_source: Callable[[], Any]) -> list[np.ndarray]:
-    """The minibatches of two epochs in blocks. No decoding or fetching thread may remain, even after an error."""
+    """The minibatches of two epochs of block sampling. Asserts that no reader thread remains, even on an error."""
     before = set(threading.enumerate())
     source = None
     try:
@@ -42,7 +42,7 @@ def read_h5ad(path: Path, output: str = "csr") -> list[np.ndarray]:
 
 
 def store_h5ad(file: h5py.File, name: str, values: np.ndarray, **options: object) -> None:
-    """Replaces an array of the CSR matrix X."""
+    """Writes an array ("data", "indices" or "indptr") of X into an h5ad file; an existing one is replaced."""
     if name in file["X"]:
         del file["X"][name]
     file["X"].create_dataset(name, data=values, **options)

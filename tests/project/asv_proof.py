@@ -48,7 +48,7 @@ def git(clone: Path, *arguments: str) -> None:
 
 
 def plant(clone: Path, name: str, change: tuple[str, str, str] | None) -> None:
-    """Commits the change on top of the HEAD of the checkout, in a branch called `name`."""
+    """Commits the change in the clone, in a branch `name` at the HEAD of the checkout. None: an empty commit."""
     git(clone, "checkout", "--quiet", "-B", name, "origin/HEAD")
     if change:
         path, old, new = change

@@ -1,4 +1,7 @@
-"""Which package imports which: the arrows of the architecture, and that no import is heavy or circular."""
+"""Each package imports only the packages that the architecture allows; no import is circular.
+
+Importing the project imports no loader's library, and the code that measures names no loader.
+"""
 
 import ast
 import subprocess
@@ -40,9 +43,9 @@ ALLOWED = {
     },
     "harness.__main__": {"harness.commands", "harness.data", "harness.errors", "harness.machine", "loaders"},
 }
-"""What each package may import of the project, beside itself."""
+"""For each package, the other packages of the project that it may import."""
 NAMED_BY = {"harness.experiments", "harness.suite", "harness.commands"}
-"""Packages of the harness that may name a loader; the others measure any."""
+"""Packages of the harness whose code may contain names of loaders; the others must work with any loader."""
 
 
 def test_importing_the_project_imports_no_loaders_library() -> None:
@@ -112,19 +115,19 @@ def test_what_measures_knows_no_loader_by_name(package: str) -> None:
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of the project but the tests', by its dotted name."""
+    """The path of every module of the project except the tests, by dotted name."""
     paths = (path for name in ("loadstone", "harness", "loaders", "analysis") for path in (ROOT / name).rglob("*.py"))
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
 def package_of(module: str) -> str | None:
-    """The longest name of ALLOWED that the module lies in; "tests" for a test's; None for another project's."""
+    """The package that contains the module, a key of ALLOWED; "tests" for a test; None for another project."""
     names = [name for name in ALLOWED if module == name or module.startswith(f"{name}.")]
     return max(names, key=len) if names else "tests" if module.split(".")[0] == "tests" else None
 
 
 def imported(module: str, path: Path, top: bool = False) -> set[str]:
-    """The modules that it imports, by their full names; top: by statements at the top of the file."""
+    """The full names of the modules that `module` imports. top: only by statements at the top level of the file."""
     tree = ast.parse(path.read_text())
     names: set[str] = set()
     for node in tree.body if top else ast.walk(tree):
