@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from harness.errors import UserError
-from harness.records import ceiling, conversion, cost, jsonl, training
+from harness.records import ceiling, conversion, cost, history, jsonl, training
 from harness.records.ceiling import Ceiling
 from harness.records.conversion import Conversion
 from harness.records.cost import Cost
@@ -26,11 +26,14 @@ KINDS = {conversion.FILE: Conversion, ceiling.FILE: Ceiling, training.FILE: Run,
 def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
     """(file, line number from 1, reason) for every reason why a record below the folder cannot be true.
 
+    Lines that were removed are reported with line number 0.
+
     Raises UserError for a line that is not a record, or if there is no file of records.
     """
     paths = sorted(folder.rglob("*.jsonl"))
     if not paths:
         raise UserError(f"{folder} holds no results (*.jsonl).")
+    yield from ((path, 0, reason) for path, reason in history.removals(folder))
     for path in paths:
         kind = KINDS.get(path.name, Measurement)
         ceilings = ceiling.read(path.parent)
@@ -66,8 +69,10 @@ def of_measurement(m: Measurement) -> list[str]:
         reasons.append("it was to be bounded, and nothing says by what")
     if m.condition.disk and limits.get("disk") != m.condition.disk:
         reasons.append(f"its disk was to be {m.condition.disk}, and nothing says that it was")
-    if m.condition.disk and m.disk_read_bytes and m.disk_read_bytes / m.seconds > DISK_SLACK * (
-        limits.get("bytes_per_s") or math.inf
+    if (
+        m.condition.disk
+        and m.disk_read_bytes
+        and m.disk_read_bytes / m.seconds > DISK_SLACK * (limits.get("bytes_per_s") or math.inf)
     ):
         reasons.append(f"it read {m.disk_read_bytes / m.seconds / 1e6:,.0f} MB/s from its {m.condition.disk}")
     if m.condition.cache == "warm" and m.edges is not None and (m.resident_before or 1) < WARM_AT_LEAST:

@@ -1,5 +1,6 @@
 """Validation reports each kind of impossible record; records of real runs have no problems."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 from harness.__main__ import main
 from harness.condition import Condition, Timing
 from harness.machine.host import ROOT
-from harness.records import conversion, jsonl
+from harness.records import conversion, history, jsonl
+from harness.records.base import encode
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
 from harness.records.validate import of_conversion, of_measurement, problems
@@ -21,14 +23,15 @@ VALID = Measurement(
     status="ok",
     rows=6400,
     seconds=120.5,
-    windows=[50] * 120,
+    edges=[[60.0, 3200], [120.5, 6400]],
     waiting_s=60.0,
     fetches=100.0,
     cpu_s=240.0,
-    resident_before=0.0,
+    resident_before=1.0,
     resident_after=1.0,
     provenance=FACTS,
 )
+FIRST = Condition(dataset="d", loader="native", cache="first")
 STORE = Conversion(dataset="d", loader="slaf", store="slaf/1", status="ok", seconds=3.0, provenance=FACTS)
 
 
@@ -45,12 +48,24 @@ def test_valid_records_have_no_problems() -> None:
     ("changed", "message"),
     [
         ({"seconds": 119.0}, "shorter than the 120 s asked for"),
-        ({"resident_before": 0.02}, "2% of the store was in memory when a cold condition began"),
-        ({"condition": Condition(dataset="d", loader="native", cache="bounded")}, "nothing says by what"),
+        ({"condition": FIRST, "resident_before": 0.02}, "2% of the store was in memory when a first condition began"),
+        ({"resident_before": 0.98}, "only 98% of the store was in memory when a warm condition began"),
+        ({"condition": replace(FIRST, cache="bounded", memory_limit_bytes=9)}, "nothing says by what"),
+        ({"condition": replace(FIRST, disk="hdd")}, "its disk was to be hdd, and nothing says that it was"),
+        (
+            {
+                "condition": replace(FIRST, disk="hdd"),
+                "provenance": FACTS | {"limits": {"disk": "hdd", "bytes_per_s": 150_000_000}},
+                "disk_read_bytes": 120 * 300_000_000,
+            },
+            "it read 299 MB/s from its hdd",
+        ),
+        ({"edges": [[60.0, 3200], [50.0, 6400]]}, "its edges are not in order"),
+        ({"edges": [[60.0, 6401]]}, "its edges are not in order"),
         ({"cpu_s": 250.0}, "more than 2 core"),
         ({"condition": Condition(dataset="d", loader="native", cores=1)}, "more than 1 core"),
-        ({"windows": [50] * 119}, "not those of its window"),
-        ({"windows": [6000] * 120}, "not those of its window"),
+        ({"edges": None, "windows": [50] * 119}, "not those of its window"),
+        ({"edges": None, "windows": [6000] * 120}, "not those of its window"),
         ({"waiting_s": 121.0}, "it waited 121 s of 120.5"),
         ({"resident_after": 1.5}, "no share"),
         ({"disk_read_bytes": -1}, "below 0"),
@@ -86,3 +101,27 @@ def test_the_command_reports_file_and_line(tmp_path: Path, capsys: pytest.Captur
 
 def test_the_committed_results_have_no_problems() -> None:
     assert list(problems(ROOT / "results")) == []
+
+
+def test_a_line_that_was_removed_is_reported(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        author = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *author, *arguments], check=True, capture_output=True)
+
+    path = tmp_path / "results" / "m" / "g.jsonl"
+    path.parent.mkdir(parents=True)
+    git("init")
+    for rows in (1.0, 2.0), (1.0, 2.0, 3.0):
+        path.write_text("".join(f"{encode(replace(VALID, waiting_s=row))}\n" for row in rows))
+        git("add", ".")
+        git("commit", "-m", "more")
+        assert list(history.removals(tmp_path / "results")) == []
+    whole = path.read_text()
+    path.write_text(whole.replace('"waiting_s": 2.0', '"waiting_s": 4.0'))
+    ((found, reason),) = history.removals(tmp_path / "results")
+    assert found == path
+    assert reason.startswith("1 of its lines were removed or changed (uncommitted)")
+    git("commit", "-am", "a better number")
+    path.write_text(path.read_text() + whole)
+    ((_, _, reason),) = [problem for problem in problems(tmp_path) if problem[1] == 0]
+    assert "1 of its lines were removed or changed (commit " in reason
