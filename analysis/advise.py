@@ -12,7 +12,7 @@ from harness.data.dataset import Dataset
 
 EXPLAINED = {
     "settings": "the loader's own parameters; those not named are its authors' defaults",
-    "cells/s": "median throughput from a cold page cache, in minibatches that are complete in memory",
+    "cells/s": "median throughput, in minibatches that are complete in memory",
     "memory, MB": "peak memory of the loader's process and its workers",
     "short of random, bits": "how much less entropy a minibatch has than cells drawn at random, for the label for "
     "which that is most; ± is the standard error",
@@ -23,7 +23,7 @@ EXPLAINED = {
 
 
 def candidates(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
-    """The rows of a table that may be recommended: random order, cold page cache, and a loader that does not hold all
+    """The rows of a table that may be recommended: random order, and a loader that does not hold all
     cells in memory.
 
     If the data set has labels, rows without a recorded order are dropped, and four columns are added. `worst` is the
@@ -33,7 +33,7 @@ def candidates(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
 
     frame: a table returned by `summary.table`. folder: the machine's folder, with the recorded orders.
     """
-    rows = frame[(frame["order"] == "random") & (frame["cache"] == "cold") & frame["cells_per_s"].notna()]
+    rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna()]
     rows = rows[~rows["loader"].map(loaders.holds_all).astype(bool)]
     if not dataset.label_names or rows.empty:
         return rows

@@ -17,7 +17,7 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     frame: a table returned by `summary.table`. None for fewer than two bars.
     """
     rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna() & (frame["batch_size"] == 64)]
-    rows = rows[(rows["workers"] == 0) & (rows["cache"] == "cold")]
+    rows = rows[rows["workers"] == 0]
     base = rows.groupby(["loader", "output"])["cells_per_s"].max()
     bars = []
     for loader, over in {"native": "annloader", **published.baselines()}.items():

@@ -7,7 +7,6 @@ import numpy as np
 from harness.records.measurement import Measurement
 
 FEWEST_FETCHES = 5
-RESIDENT = 0.5  # share of the store in memory at the end of a cold window; more gives a warning
 DRIFT = 0.2  # relative change from the first to the second half of the window
 SPREAD = 0.1  # range of the repeats relative to their median
 
@@ -25,13 +24,7 @@ def of_row(m: Measurement) -> list[str]:
         reasons.append("nobody could see whether the cache was cold: run as the owner of the files, on Linux")
     if m.reason:
         reasons.append(m.reason)
-    if mostly_from_memory(m):
-        reasons.append("by its end the page cache held most of the store, so it read memory as much as the disk")
-    if m.condition.cache == "cold" and m.epochs:
-        reasons.append(
-            f"read the data anew {m.epochs} times: all but the first from memory; the set is small for this loader"
-        )
-    if m.warmed_epochs is not None and m.condition.cache == "warm" and m.warmed_epochs < 1:
+    if cool(m):
         reasons.append(f"its warm-up was {m.warmed_epochs:.0%} of an epoch, not a whole one, which takes too long")
     drift = drift_of(m)
     if abs(drift) > DRIFT:
@@ -48,12 +41,9 @@ def drift_of(m: Measurement) -> float:
     return (end_rows - middle_rows) / (end_s - middle_s) / (middle_rows / middle_s) - 1
 
 
-def mostly_from_memory(m: Measurement) -> bool:
-    """Whether most of the store was in the page cache at the end of a cold window.
-
-    This happens soon if the data set is smaller than memory.
-    """
-    return m.condition.cache == "cold" and (m.resident_after or 0) > RESIDENT
+def cool(m: Measurement) -> bool:
+    """Whether a condition "warm" was measured before a whole epoch had passed."""
+    return m.condition.cache == "warm" and m.warmed_epochs is not None and m.warmed_epochs < 1
 
 
 def of_repeats(rows: Sequence[Measurement]) -> list[str]:
@@ -61,14 +51,11 @@ def of_repeats(rows: Sequence[Measurement]) -> list[str]:
     rates = np.array([m.cells_per_s for m in rows if m.cells_per_s])
     reasons = []
     if len(rates) == 1:
-        reasons.append("one repeat has no interval: --repeat 3 gives it one")
+        reasons.append("one repeat has no range: --repeat 3 gives it one")
     elif len(rates) > 1 and np.ptp(rates) > SPREAD * np.median(rates):
         reasons.append(
             f"repeats differ by {np.ptp(rates) / np.median(rates):.0%}: a busy machine, or too short a window"
         )
-    commits = {m.provenance.get("git_commit") for m in rows}
-    if len(commits) > 1:
-        reasons.append(f"mixes {len(commits)} commits of this project; move the old file away")
     for name in sorted({name for m in rows for name in m.provenance.get("packages", {})}):
         versions = {m.provenance["packages"].get(name) for m in rows}
         if len(versions) > 1:

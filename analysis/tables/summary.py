@@ -21,27 +21,59 @@ from harness.records.measurement import Measurement
 from loaders.protocol import UNCONVERTED
 
 CSR_BYTES = 8  # for each stored count: a float32 value and an int32 column index
+LEAST_FOR_BOOTSTRAP = 6  # repeats
 BASELINE = "annloader"  # the papers compare with its random order
 
 
 def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> dict[Condition, list[Measurement]]:
     """The measurements in the grid's table, by condition: those with the grid's timing and the data set's fingerprint.
 
-    Measurements of uncommitted code are used only for conditions that have no others. If a repeat was measured several
-    times, the last measurement is used. A condition without measurements has an empty list.
+    All are of one state of the code, the newest that was measured. Measurements of uncommitted code are used only if
+    there are no others. If a repeat was measured several times, the last measurement is used. The second measurements
+    of A/A pairs are left out.
     """
-    selected: dict[Condition, list[Measurement]] = {}
-    for condition in grid.conditions:
-        matching = [
-            m
-            for m in measurements
-            if m.condition == condition
-            and m.timing == grid.timing
-            and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
-        ]
-        clean = [m for m in matching if not m.provenance.get("git_dirty")]
-        selected[condition] = list({m.repeat: m for m in clean or matching}.values())
-    return selected
+    matching = of_one_code(_matching(grid, dataset, measurements))
+    return {
+        condition: list({m.repeat: m for m in matching if m.condition == condition and not m.again}.values())
+        for condition in grid.conditions
+    }
+
+
+def chance(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> list[float]:
+    """The ratio of the second to the first throughput of the A/A pair, for each repeat that has both."""
+    pairs: dict[int, dict[bool, float]] = {}
+    for m in of_one_code(_matching(grid, dataset, measurements)):
+        if m.condition == grid.pair and m.cells_per_s:
+            pairs.setdefault(m.repeat, {})[bool(m.again)] = m.cells_per_s
+    return [pair[True] / pair[False] for pair in pairs.values() if len(pair) == 2]
+
+
+def _matching(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> list[Measurement]:
+    conditions = set(grid.conditions)
+    return [
+        m
+        for m in measurements
+        if m.condition in conditions
+        and m.timing == grid.timing
+        and m.provenance.get("dataset_fingerprint") == dataset.fingerprint
+    ]
+
+
+def of_one_code(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """The measurements of the code that was measured last: committed code, if there is any.
+
+    Records of the first edition of the rules do not name the code that they measured; for them it is the commit.
+    """
+    clean = [m for m in measurements if not m.provenance.get("git_dirty")] or measurements
+    if not clean:
+        return []
+    newest = code_of(max(clean, key=lambda m: m.provenance.get("utc", "")))
+    return [m for m in clean if code_of(m) == newest]
+
+
+def code_of(m: Measurement) -> str | None:
+    """What identifies the code that a measurement is of."""
+    return m.provenance.get("code") or m.provenance.get("git_commit")
 
 
 def table(
@@ -52,13 +84,15 @@ def table(
     ceilings: Sequence[Ceiling],
     folder: Path,
 ) -> pd.DataFrame:
-    """One row for each condition: parameters, throughput with its interval, entropy, ceiling and doubts.
+    """One row for each condition: parameters, throughput with its range or interval, entropy, ceiling and doubts.
 
     folder: the machine's folder, with the recorded orders. Column names carry the units; nan means "not measured".
 
     entropy_bits: entropy of the data set's first label in a minibatch; ideal_bits: its expectation for random sampling.
     read_per_delivered: bytes read from the disk for each byte of the cells' counts as CSR, for either output.
-    start_s: seconds from opening to the first minibatch. waiting_share: share of the window in which the consumer
+    start_s: seconds from opening to the first minibatch, without imports. counts_per_s: stored values per second.
+    buffer_rows: the cells of a fetch, of all workers and processes. net_bytes: see `net_bytes`.
+    waiting_share: share of the window in which the consumer
     waited for minibatches. ceiling_cells_per_s: the lowest of the ceilings of disk, decoding and copying; binds: its
     name; share_of_ceiling: throughput over ceiling, median over repeats. convert_s: seconds of the store's conversion.
     pays_after_epochs: see `pays_after`. times_warm: see `against_warm`.
@@ -67,13 +101,13 @@ def table(
     codes = dataset.labels(label) if label else None
     measured = rows_of(grid, dataset, measurements)
     baseline = {
-        c.output: np.median([m.cells_per_s for m in rows if m.cells_per_s])
+        (c.output, c.cache, c.disk): np.median([m.cells_per_s for m in rows if m.cells_per_s])
         for c, rows in measured.items()
         if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
     }
     cell_bytes = CSR_BYTES * dataset.nnz / dataset.n_cells
     rows = [
-        _row(c, rows, baseline.get(c.output), cell_bytes) | _under_ceiling(rows, ceilings)
+        _row(c, rows, baseline.get((c.output, c.cache, c.disk)), cell_bytes) | _under_ceiling(rows, ceilings)
         for c, rows in measured.items()
         if rows
     ]
@@ -90,8 +124,10 @@ def table(
                 frame.loc[i, ["entropy_bits", "entropy_error_bits"]] = entropy.mean_and_error(bits, per_fetch)
                 frame.loc[i, "ideal_bits"] = ideals[condition.batch_size]
     frame.attrs["label"] = label
+    frame.attrs["chance"] = chance(grid, dataset, measurements)
     converted = stores_made(conversions, dataset)
     frame["n_cells"], frame["values_per_cell"] = dataset.n_cells, dataset.nnz / dataset.n_cells
+    frame["counts_per_s"] = frame["cells_per_s"] * frame["values_per_cell"]
     stores = [loaders.get(name).store for name in frame["loader"]]
     frame["convert_s"] = [converted[store].seconds if store in converted else np.nan for store in stores]
     frame["pays_after_epochs"] = pays_after(frame, dataset.n_cells)
@@ -113,7 +149,7 @@ def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Mea
 
     nan if no repeat has both, or if the condition itself is warm.
     """
-    warm = replace(condition, cache="warm", memory_fraction=None)
+    warm = replace(condition, cache="warm", memory_fraction=None, memory_limit_bytes=None, disk=None)
     if condition == warm:
         return np.nan
     rates = {m.repeat: m.cells_per_s for m in measured.get(warm, ()) if m.cells_per_s}
@@ -131,15 +167,15 @@ def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
 
     inf: the row is not faster. nan: nothing was converted, or there is no loader to compare with.
 
-    A row is compared with the fastest row of the same order, output and cache whose loader reads the original files and
-    does not hold all cells in memory.
+    A row is compared with the fastest row of the same order, output, regime and disk whose loader reads the original
+    files and does not hold all cells in memory.
     """
     rivals = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED and not loaders.holds_all(name)}
     unconverted = frame[frame["loader"].isin(rivals)]
-    fastest = unconverted.groupby(["output", "order", "cache"])["cells_per_s"].max()
+    fastest = unconverted.groupby(["output", "order", "cache", "disk"])["cells_per_s"].max()
     epochs = []
     for row in frame.to_dict("records"):
-        rival = fastest.get((row["output"], row["order"], row["cache"]), np.nan)
+        rival = fastest.get((row["output"], row["order"], row["cache"], row["disk"]), np.nan)
         saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds per epoch
         epochs.append(row["convert_s"] * np.inf if saved <= 0 else row["convert_s"] / saved)
     return epochs
@@ -163,14 +199,19 @@ def _row(
         "fetch_factor": knobs.get("fetch_factor", np.nan),
         "other": " ".join(
             [f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")]
-            + ([condition.cache] if condition.cache != "cold" else [])
+            + [
+                f"{name}={getattr(condition, name)}"
+                for name in ("workers", "processes")
+                if getattr(condition, name) > {"workers": 0, "processes": 1}[name]
+            ]
         ),
         "batch_size": condition.batch_size,
-        "buffer_rows": condition.batch_size * knobs.get("fetch_factor", np.nan),
+        "buffer_rows": _median(m.rows / m.fetches for m in ok) * max(1, condition.workers) * condition.processes,
         "workers": condition.workers,
         "processes": condition.processes,
         "cores": condition.cores or np.nan,
         "cache": condition.cache,
+        "disk": condition.disk or "",
         "consumer_ms": condition.consumer_ms,
         "repeats": len(ok),
         "cells_per_s": np.median(rates) if len(rates) else np.nan,
@@ -182,10 +223,11 @@ def _row(
             m.disk_read_bytes / (m.rows * cell_bytes) for m in ok if m.disk_read_bytes is not None
         ),
         "waiting_share": _median(m.waiting_s / m.seconds for m in ok if m.waiting_s is not None),
+        "net_bytes": max((net for m in ok if (net := net_bytes(m)) is not None), default=np.nan),
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
         "start_s": _median(m.open_s + m.first_batch_s for m in ok if m.open_s is not None),
         "fetches": min((m.fetches for m in ok), default=np.nan),
-        "from_memory": any(doubts.mostly_from_memory(m) for m in ok),
+        "cool": any(doubts.cool(m) for m in ok),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "status": "ok" if ok else last.status,
         "reason": None if ok else last.reason,
@@ -204,18 +246,25 @@ def _under_ceiling(rows: Sequence[Measurement], ceilings: Sequence[Ceiling]) -> 
     }
 
 
+def net_bytes(m: Measurement) -> int | None:
+    """The most memory that the loader held, without imported modules and pages of files; None if not measured."""
+    return m.held_bytes - m.imported_bytes if m.held_bytes is not None and m.imported_bytes is not None else None
+
+
 def _median(values: Iterable[float]) -> float:
     values = list(values)
     return float(np.median(values)) if values else np.nan
 
 
 def interval(rates: np.ndarray) -> tuple[float, float]:
-    """(low, high): the 95 % bootstrap interval (percentile method) of the median; nan for fewer than two values.
+    """(low, high) of the median of `rates`, one value for each repeat; nan for fewer than two.
 
-    rates: one value for each repeat; repeats are independent, because each ran in its own process. The seed of the
-    bootstrap is fixed.
+    For fewer than LEAST_FOR_BOOTSTRAP repeats their range, else the 95 % bootstrap interval (percentile method, with a
+    fixed seed). Repeats are independent, because each ran in its own process.
     """
     if len(rates) < 2:
         return np.nan, np.nan
+    if len(rates) < LEAST_FOR_BOOTSTRAP:
+        return float(min(rates)), float(max(rates))
     bounds = bootstrap((rates,), np.median, method="percentile", rng=np.random.default_rng(0)).confidence_interval
     return float(bounds.low), float(bounds.high)

@@ -8,6 +8,11 @@ import pandas as pd
 
 from analysis.tables import doubts
 
+REGIMES = {
+    "first": "`first` (from an empty page cache, within the first epoch)",
+    "warm": "`warm` (the store in memory, after a whole epoch)",
+    "bounded": "`bounded` (all memory of the loader limited to less than a quarter of the store)",
+}
 SEPARATOR = " | "  # between several texts in one CSV field
 
 
@@ -16,7 +21,8 @@ def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
 
     The columns on conversion, ceiling, consumer and warm cache are present only if some row has a value for them.
     """
-    shown = {name: frame[name].notna().any() for name in ("convert_s", "times_warm", "share_of_ceiling")}
+    optional = ("convert_s", "times_warm", "share_of_ceiling", "net_bytes")
+    shown = {name: frame[name].notna().any() for name in optional}
     shown["consumer_ms"] = frame["consumer_ms"].any()
     return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
 
@@ -41,7 +47,7 @@ def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str
         for sign, holds in (
             ("†", row["marks"]),
             ("*", row["fetches"] < doubts.FEWEST_FETCHES),
-            ("°", row["from_memory"]),
+            ("§", row["cool"]),
             ("‡", row["dirty"]),
         )
         if holds
@@ -59,9 +65,11 @@ def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str
         "block": number(row["block_size"], "{:.0f}"),
         "fetch": number(row["fetch_factor"], "{:.0f}"),
         "cells/s": rate if row["status"] == "ok" else str(row["status"]),
+        "counts/s, M": number(row["counts_per_s"] / 1e6, "{:,.0f}"),
         "x AnnLoader": number(row["times_baseline"], "{:.1f}"),
         "entropy, bits": entropy_text,
-        "memory, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
+        **({"net, MB": number(row["net_bytes"] / 1e6, "{:,.0f}")} if shown["net_bytes"] else {}),
+        "gross, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
         "CPU, us/cell": number(row["cpu_us_per_cell"], "{:,.0f}"),
         "disk/CSR": number(row["read_per_delivered"], "{:.2f}"),
         **({"of ceiling": _ceiling(row)} if shown["share_of_ceiling"] else {}),
@@ -84,24 +92,36 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"]]
     if (frame["fetches"] < doubts.FEWEST_FETCHES).any():
         notes.append(f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it.")
-    if frame["from_memory"].any():
-        notes.append("° by its end the page cache held most of the store, so it read memory as much as the disk.")
+    if frame["cool"].any():
+        notes.append("§ the warm-up was less than an epoch, which would have taken too long.")
     if frame["dirty"].any():
         notes.append("‡ made with uncommitted code.")
+    if ratios := frame.attrs.get("chance"):
+        notes.append(f"A/A, the same condition twice in a repeat: {min(ratios):.2f} to {max(ratios):.2f} times.")
     for row in frame[frame["status"] != "ok"].to_dict("records"):
         notes.append(f"{row['condition']}: {row['status']}, {row['reason']}.")
     return list(dict.fromkeys(notes))
 
 
+def parts(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """(regime and disk, the rows measured under them), since one table never mixes them."""
+    return [
+        (f"{REGIMES[cache]}{f', disk {disk}' if disk else ''}", rows)
+        for (cache, disk), rows in frame.groupby(["cache", "disk"], sort=False)
+    ]
+
+
 def markdown(frame: pd.DataFrame) -> str:
-    """The table and its footnotes as markdown."""
-    body = lines(frame)
-    head = list(body[0])
-    numeric = head[3:]
-    rule = ["---:" if name in numeric else "---" for name in head]
-    text = [head, rule, *([line[name] for name in head] for line in body)]
-    rendered = "\n".join("| " + " | ".join(line) + " |" for line in text)
-    return "\n\n".join([rendered, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
+    """One table for each regime and disk, and the footnotes, as markdown."""
+    rendered = []
+    for title, rows in parts(frame):
+        body = lines(rows)
+        head = list(body[0])
+        numeric = head[3:]
+        rule = ["---:" if name in numeric else "---" for name in head]
+        text = [head, rule, *([line[name] for name in head] for line in body)]
+        rendered += [f"Regime {title}:", "\n".join("| " + " | ".join(line) + " |" for line in text)]
+    return "\n\n".join([*rendered, *(note.replace("*", "\\*", 1) for note in footnotes(frame))]) + "\n"
 
 
 def by_speed(frame: pd.DataFrame) -> pd.DataFrame:

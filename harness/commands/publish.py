@@ -35,13 +35,16 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
             continue
         frame = summary.table(grid, dataset, measured, converted, ceilings, folder)
         frames.append(frame)
-        print_table(text.lines(frame), out)
+        for title, rows in text.parts(frame):
+            out.print(f"\nRegime {title}", highlight=False, markup=False)
+            print_table(text.lines(rows), out)
         for note in text.footnotes(frame):
             out.print(note, highlight=False, markup=False)
         stem = folder / "figures" / f"{dataset.name}-{name}"
         written += [_write(stem, "table.md", text.markdown(frame)), _write(stem, "table.csv", text.csv(frame))]
         if axis:
             continue
+        _, frame = text.parts(frame)[0]  # a figure shows one regime
         mixed = mixing.table(frame, dataset, folder)
         if len(mixed):
             written.append(_write(stem, "diversity.csv", mixing.csv(mixed)))
