@@ -20,7 +20,7 @@ GONE_S = 5.0  # timeout for the system to notice that the last process of a grou
 
 
 class Group:
-    """The control group of one worker. kind: "cgroup v1" or "cgroup v2"."""
+    """The control group of one worker. kind: "cgroup v1" or "cgroup v2". folder: its folder under /sys/fs/cgroup."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder = kind, folder
@@ -32,7 +32,8 @@ class Group:
     def limit(self, n_bytes: int) -> None:
         """Limits the sum of the group's process memory and page cache to `n_bytes`, without swapping.
 
-        Page cache in excess of the limit is dropped at once. Raises OSError if that does not free enough.
+        Page cache in excess of the limit is dropped at once. Raises OSError if the limit cannot be set, for example
+        because dropping the page cache does not free enough.
         """
         name, swap = {
             "cgroup v1": ("memory.limit_in_bytes", "memory.swappiness"),
@@ -43,13 +44,13 @@ class Group:
         (self.folder / name).write_text(str(n_bytes))
 
     def has_killed(self) -> bool:
-        """Whether a process of the group was killed because it exceeded the limit."""
+        """Whether Linux has killed a process of the group because the group exceeded its limit."""
         name = {"cgroup v1": "memory.oom_control", "cgroup v2": "memory.events"}[self.kind]
         counts = dict(line.split() for line in (self.folder / name).read_text().splitlines())
         return int(counts.get("oom_kill", 0)) > 0
 
     def close(self) -> None:
-        """Removes the group. All its processes must have ended."""
+        """Removes the group, whose processes must all have ended. Raises OSError if that fails for GONE_S seconds."""
         stop = time.monotonic() + GONE_S
         while True:
             try:
@@ -63,7 +64,7 @@ class Group:
 
 @contextmanager
 def group() -> Iterator[Group | None]:
-    """Yields a new group for one worker, or None if this user cannot create one. The end of the context removes it."""
+    """Yields a new group for one worker, and removes it at the end; yields None if this user cannot create a group."""
     created = _create()
     try:
         yield created
@@ -73,7 +74,7 @@ def group() -> Iterator[Group | None]:
 
 
 def kind() -> str | None:
-    """The kind of group that this user can create; None if there is none."""
+    """The kind of control group that this user can create ("cgroup v1" or "cgroup v2"); None if it is neither."""
     with group() as created:
         return created.kind if created else None
 
@@ -90,11 +91,11 @@ def _create() -> Group | None:
 
 
 def _parents() -> Iterator[tuple[str, Path]]:
-    """(kind, folder) of existing groups in which a group with a memory controller may be created.
+    """Yields (kind, folder) of existing groups in which a group with a memory limit can perhaps be created.
 
-    Version 1: the group of this process, then the root group. Version 2: a group can pass its controllers to children
-    only if it contains no processes. So the candidates are the parent of this process's group, which a user's scope has
-    delegated to the user, and this process's group, if "memory" is among the controllers that it passes on.
+    Version 1: the group of this process, then the root group. Version 2: the parent of this process's group, then this
+    process's group; each only if it passes the memory controller on to its children. The parent comes first because a
+    group that contains processes cannot pass controllers on. In a user's session, systemd delegates it to the user.
     """
     try:
         lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]

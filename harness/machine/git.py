@@ -1,4 +1,4 @@
-"""The commit of this checkout."""
+"""The commit of this checkout, and whether its code has been changed since."""
 
 import subprocess
 
@@ -6,9 +6,9 @@ from harness.machine.host import ROOT
 
 
 def state() -> tuple[str | None, bool | None]:
-    """(hash of the commit, whether the code differs from it); (None, None) outside a checkout or without git.
+    """(hash of the commit, whether the code differs from that commit); (None, None) outside a checkout or without git.
 
-    "The code" is the tracked files outside results/, and all files in the packages, even untracked ones.
+    "The code" is the tracked files outside results/, and the untracked files in the packages that git does not ignore.
     """
 
     def git(*arguments: str) -> str | None:
