@@ -78,15 +78,19 @@ def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
     """
     compiled = array.codec.compiled if array.table else None
     if compiled == DEFLATE:
-        no_results = np.empty((0, array.whole), np.uint8)
-        return [
-            partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, no_results)
-            for bundle in bundles(packed)
-        ]
+        return inflating(packed, array.whole)
     room = np.empty((2, array.whole), np.uint8)
     if compiled == BLOSC and decode_each(*_joined(packed[:1]), *room):
         return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles(packed)]
     return [partial(_decode_alone, array.codec, bundle, array.whole) for bundle in bundles(packed)]
+
+
+def inflating(packed: list[bytes], whole: int) -> list[Callable[[], object]]:
+    """As `works`, for zlib streams that decode to `whole` bytes each."""
+    no_results = np.empty((0, whole), np.uint8)
+    return [
+        partial(inflate_each, hold(bundle, whole), *memory(), whole, False, no_results) for bundle in bundles(packed)
+    ]
 
 
 def _decode_alone(codec: Codec, packed: list[bytes], whole: int) -> None:
