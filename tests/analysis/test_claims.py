@@ -183,6 +183,14 @@ def test_the_output_and_the_page_cache_do_not_matter_to_an_order(tmp_path: Path)
     assert judge.judge(ENTROPY, folder, PLATES).verdict == "reproduced"
 
 
+def test_the_longest_order_judges(tmp_path: Path) -> None:
+    recorded(tmp_path, [[0, 1, 0, 1]] * 10)
+    recorded(tmp_path, [[0, 1, 2, 3]] * 12, seed=1)
+    recorded(tmp_path, [[0, 1, 0, 1]] * 8, seed=2)
+    judgement = judge.judge(ENTROPY, tmp_path, PLATES)
+    assert (judgement.measured, judgement.repeats) == (1.0, 6)
+
+
 def test_an_order_of_fewer_than_five_fetches_gives_no_verdict(tmp_path: Path) -> None:
     judgement = judge.judge(ENTROPY, recorded(tmp_path, [[0, 1, 2, 3]] * 9), PLATES)
     assert (judgement.verdict, judgement.repeats) == ("not measured", 4)
