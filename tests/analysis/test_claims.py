@@ -91,7 +91,7 @@ def test_two_repeats_give_no_verdict_but_a_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"output": "dense"}, {"batch_size": 128}, {"workers": 2}, {"cache": "cold"}, {"cache": "bounded"},
+        {"output": "dense"}, {"batch_size": 128}, {"workers": 2}, {"cache": "cold"}, {"cache": "first"},
         {"order": "stream"}, {"processes": 2}, {"consumer_ms": 5.0}, {"block_size": 64}, {"fetch_factor": 8},
     ],
     ids=str,
@@ -179,7 +179,7 @@ def test_orders_under_other_settings_do_not_judge_an_entropy(tmp_path: Path, cha
 
 
 def test_the_output_and_the_page_cache_do_not_matter_to_an_order(tmp_path: Path) -> None:
-    folder = recorded(tmp_path, [[0, 1, 2, 3]] * 10, output="dense", cache="bounded")
+    folder = recorded(tmp_path, [[0, 1, 2, 3]] * 10, output="dense", cache="first")
     assert judge.judge(ENTROPY, folder, PLATES).verdict == "reproduced"
 
 

@@ -85,6 +85,11 @@ def computed(formula: str, **arguments: Any) -> float:
     return expected.poster_bounds(plates, batch, block)[("lower", "upper").index(formula)]
 
 
+def _of_one_commit(records: Iterable[Any]) -> list[Any]:
+    """The records of the newest committed code. Those of uncommitted code judge no claim."""
+    return of_one_code(r for r in records if not r.provenance.get("git_dirty"))
+
+
 def stated(side: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
     """The setting of one side: what the claim states, and the defaults of all other fields but those in `free`."""
     return {f.name: f.default for f in fields(Condition) if f.name not in free} | dict(side)
@@ -105,7 +110,7 @@ def _ratio(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
 def _rows(measured: Iterable[Measurement], sides: Sequence[Mapping[str, Any]]) -> list[Measurement]:
     """The rows that may judge: of one of the sides, of whole windows, of the newest code, the last of each repeat."""
     rows = (m for m in measured if m.status == "ok" and m.fetches >= LEAST_FETCHES)
-    newest = of_one_code(m for m in rows if any(fits(m.condition, side) for side in sides))
+    newest = _of_one_commit(m for m in rows if any(fits(m.condition, side) for side in sides))
     return list({(m.condition.key, m.repeat): m for m in newest}.values())
 
 
@@ -115,7 +120,7 @@ def _score(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
     Nothing, if no order reaches the floor of the claim.
     """
     arms = [arm for arm in (claim.ours, claim.theirs) if arm]
-    trained = of_one_code(run for run in jsonl.read(folder / training.FILE, training.Run) if run.arm in arms)
+    trained = _of_one_commit(run for run in jsonl.read(folder / training.FILE, training.Run) if run.arm in arms)
 
     def f1(dataset: str, arm: str) -> dict[int, float]:
         runs = [run for run in trained if (run.dataset, run.arm) == (dataset, arm)]
@@ -134,7 +139,7 @@ def _score(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
 
 def _cost(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
     """The ratio of the cost of a cell with two methods or sizes of one operation, for each repeat."""
-    newest = of_one_code(c for c in jsonl.read(folder / cost.FILE, cost.Cost) if c.law == claim.operation)
+    newest = _of_one_commit(c for c in jsonl.read(folder / cost.FILE, cost.Cost) if c.law == claim.operation)
     latest = {(c.dataset, c.method, c.size): c.us_per_cell for c in newest}
 
     def values(dataset: str) -> list[float]:
