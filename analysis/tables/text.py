@@ -12,7 +12,10 @@ REGIMES = {
     "first": "`first` (from an empty page cache, within the first epoch)",
     "warm": "`warm` (the store in memory, after a whole epoch)",
     "bounded": "`bounded` (all memory of the loader limited to less than a quarter of the store)",
+    "cold": "of the first edition of the rules (an empty page cache at first; later epochs may come from memory)",
 }
+LATER = {"counts_per_s": np.nan, "net_bytes": np.nan, "cool": False, "disk": ""}
+"""Columns that tables of the first edition of the rules lack, with the value that stands for "not measured"."""
 SEPARATOR = " | "  # between several texts in one CSV field
 
 
@@ -144,7 +147,8 @@ def csv(frame: pd.DataFrame) -> str:
 def read_csv(path: Path) -> pd.DataFrame:
     """Reads a table that `csv` wrote. The column "condition" holds text, not `Condition` objects."""
     frame = pd.read_csv(path, converters=dict.fromkeys(("marks", "doubts"), _split))
-    return frame.assign(other=frame["other"].fillna(""))
+    frame = frame.assign(**{name: value for name, value in LATER.items() if name not in frame})
+    return frame.fillna({"other": "", "disk": ""})
 
 
 def _split(text: str) -> list[str]:
