@@ -29,6 +29,7 @@ NAMES = {
     "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
     "cellarium": "loaders.cellarium:Cellarium",
     "slaf": "loaders.slaf:Slaf",
+    "cellstream": "loaders.cellstream:CellStream",
 }
 """By loader name: the location of its adapter, as "module:Class"."""
 

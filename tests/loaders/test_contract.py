@@ -36,6 +36,7 @@ DECLINES = {
     "memmap": lambda c: c.workers,
     "annbatch": lambda c: c.workers,
     "annbatch_unshuffled": lambda c: c.workers,
+    "cellstream": lambda c: c.workers,
     "tiledbsoma": lambda c: c.workers and c.output == "csr",
     "slaf": lambda c: c.workers or c.order == "stream",
     **dict.fromkeys(("annloader", "scdataset", "huggingface", "bionemo", "mapped", "cellarium"), lambda c: False),

@@ -15,7 +15,7 @@ from harness.machine.host import ROOT
 
 HEAVY = (
     *("torch", "scdataset", "anndata", "datasets", "bionemo", "annbatch", "lamindb", "slaf", "zarr", "tiledbsoma"),
-    "cellarium",
+    *("cellarium", "cellstream"),
 )
 
 DESCRIBE = {"harness.condition", "harness.errors", "harness.grids"}
