@@ -19,6 +19,8 @@ NAMES = {
     "memmap": "loaders.memmap:MemMap",
     "huggingface": "loaders.huggingface:HuggingFace",
     "bionemo": "loaders.bionemo:BioNeMo",
+    "scdataset_huggingface": "loaders.scdataset:ScDatasetHuggingFace",
+    "scdataset_bionemo": "loaders.scdataset:ScDatasetBioNeMo",
     "annbatch": "loaders.annbatch:AnnBatch",
     "annbatch_unshuffled": "loaders.annbatch:AnnBatchUnshuffled",
     "mapped": "loaders.mapped:Mapped",

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from loaders.convert import to_output
+from loaders.convert import csr, to_output
 from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
@@ -88,7 +88,7 @@ class HuggingFace:
             batch_size=None,  # the data set itself returns minibatches
             generator=self.generator,
             num_workers=condition.workers,
-            collate_fn=partial(_csr, dataset.n_genes, self.iterable),
+            collate_fn=partial(_batch, dataset.n_genes, self.iterable),
         )
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -114,7 +114,7 @@ class _Ranges:
         return (range(start, min(start + self.size, self.n)) for start in range(0, self.n, self.size))
 
 
-def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
+def _batch(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
     """(CSR matrix, row ids) of a minibatch; the row ids are None if the table has no column "row".
 
     table: one row per cell. With `one_row`, as the iterable data set yields it: one row of lists over the cells.
@@ -122,9 +122,22 @@ def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | N
     import pyarrow.compute as pc
 
     cells = {name: pc.list_flatten(table[name]) if one_row else table[name] for name in table.column_names}
-    # Copies: a slice is still a view of the file.
-    genes, expressions = (pc.list_flatten(cells[name]).to_numpy().copy() for name in ("genes", "expressions"))
+    x = csr_of_table(n_genes, cells, in_file=not one_row)
+    return x, cells["row"].to_numpy().copy() if "row" in cells else None
+
+
+def csr_of_table(n_genes: int, cells, in_file: bool) -> csr_matrix:
+    """The CSR matrix of a table, or dict, of the columns "genes" and "expressions", with one row per cell.
+
+    in_file: whether the columns are slices of the file, so that the matrix needs a copy. pyarrow makes one if there are
+    several slices, as there are for random access.
+    """
+    import pyarrow.compute as pc
+
+    flat = [pc.list_flatten(cells[name]) for name in ("expressions", "genes")]
+    data, indices = (
+        values.to_numpy().copy() if in_file and values.num_chunks == 1 else values.to_numpy() for values in flat
+    )
     indptr = np.zeros(len(cells["genes"]) + 1, np.int32)
     np.cumsum(pc.list_value_length(cells["genes"]), out=indptr[1:])
-    x = csr_matrix((expressions, genes, indptr), shape=(len(indptr) - 1, n_genes))
-    return x, cells["row"].to_numpy().copy() if "row" in cells else None
+    return csr(data, indices, indptr, n_genes)

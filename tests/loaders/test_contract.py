@@ -39,7 +39,8 @@ DECLINES = {
     "cellstream": lambda c: c.workers,
     "tiledbsoma": lambda c: c.workers and c.output == "csr",
     "slaf": lambda c: c.workers or c.order == "stream",
-    **dict.fromkeys(("annloader", "scdataset", "huggingface", "bionemo", "mapped", "cellarium"), lambda c: False),
+    **{name: lambda c: False for name in loaders.NAMES if name.startswith("scdataset")},
+    **dict.fromkeys(("annloader", "huggingface", "bionemo", "mapped", "cellarium"), lambda c: False),
 }
 """The conditions that each loader has to decline; a loader that declines another condition fails its tests.
 
@@ -47,7 +48,7 @@ A loader that is not listed may decline any condition but CSR without workers, i
 """
 
 
-NO_DENSE_X = ("bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled")
+NO_DENSE_X = ("bionemo", "scdataset_bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled")
 
 
 def declines(dataset: Dataset, condition: Condition) -> bool:
