@@ -57,4 +57,5 @@ def unavailable(name: str) -> str | None:
     missing = interpreter.missing(name, get(name).imports)
     if not missing:
         return None
+    missing = [module for module in missing if not module.startswith(tuple(f"{other}." for other in missing))]
     return f"{' and '.join(missing)} {NOT_INSTALLED}: EXTRAS={name} make setup"

@@ -22,7 +22,7 @@ class AnnLoader:
     that converter is off."""
 
     name = "annloader"
-    imports = ("anndata", "torch")
+    imports = ("anndata", "anndata.experimental.pytorch", "torch")
     store = UNCONVERTED
     knobs = {}
 

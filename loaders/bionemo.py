@@ -25,7 +25,10 @@ class BioNeMo:
     """
 
     name = "bionemo"
-    imports = ("bionemo.scdl", "torch")
+    imports = (
+        *("bionemo.scdl", "bionemo.scdl.io.single_cell_memmap_dataset", "bionemo.scdl.util.torch_dataloader_utils"),
+        "torch",
+    )
     store = "scdl/1"
     knobs = {}
 

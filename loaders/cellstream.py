@@ -25,7 +25,7 @@ class CellStream:
     """
 
     name = "cellstream"
-    imports = ("cellstream",)
+    imports = ("cellstream", "cellstream.cell")
     store = "csad/1"
     knobs = {"fetch_factor": 256, "n_threads": 0}
 

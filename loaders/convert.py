@@ -6,6 +6,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_matrix, issparse, spmatrix
 
+OF_NUMBA = ("numba", "numba.np.linalg", "numba.core.typing.cffi_utils", "scipy.linalg")
+"""What numba imports with the first compiled loop that is used; for the `imports` of libraries that have such loops."""
+
 
 def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: int) -> csr_matrix:
     """The CSR matrix of three arrays, which it does not copy; only `indptr` is cast, to the type of `indices`.

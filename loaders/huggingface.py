@@ -28,7 +28,7 @@ class HuggingFace:
     """
 
     name = "huggingface"
-    imports = ("datasets", "torch")
+    imports = ("datasets", "pyarrow.compute", "torch")
     store = "arrow/1"
     knobs = {"iterable_buffer": 0}
 

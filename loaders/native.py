@@ -12,6 +12,7 @@ from harness.data.dataset import Dataset
 from harness.data.inspect import natural
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
+from loaders.convert import OF_NUMBA
 from loaders.decoding import of_store
 from loaders.huggingface import HuggingFace
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
@@ -21,6 +22,8 @@ from loadstone.loader import Source
 from loadstone.reading.files import Files
 from loadstone.reading.matrix import Matrix, Part, open_matrix
 
+OURS = ("loadstone", *OF_NUMBA)
+
 
 class Native:
     """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
@@ -29,7 +32,7 @@ class Native:
     """
 
     name = "native"
-    imports = ()
+    imports = OURS
     store = UNCONVERTED
     knobs = {"block_size": 16, "fetch_factor": 256, "aligned": True}
 
@@ -122,7 +125,7 @@ class NativeZarr(NativeOver):
     """The same loader over annbatch's zarr store, written in the order of the files."""
 
     name = "native_zarr"
-    imports = AnnBatchUnshuffled.imports
+    imports = (*AnnBatchUnshuffled.imports, *OURS)
     store = AnnBatchUnshuffled.store
     prepare = AnnBatchUnshuffled.prepare
     parts = staticmethod(lambda path, opened: zarr_group.open_parts(_groups(path), opened))
@@ -154,7 +157,7 @@ class NativeArrow(NativeOver):
     """The same loader over the Arrow files of Hugging Face datasets."""
 
     name = "native_arrow"
-    imports = ("datasets",)
+    imports = ("datasets", "pyarrow", *OURS)
     store = HuggingFace.store
     prepare = HuggingFace.prepare
     parts = staticmethod(arrow.open_parts)
@@ -164,7 +167,7 @@ class NativeBioNeMo(NativeOver):
     """The same loader over BioNeMo-SCDL's memory-mapped arrays."""
 
     name = "native_bionemo"
-    imports = ("bionemo.scdl",)
+    imports = ("bionemo.scdl", "bionemo.scdl.schema.header", "pyarrow.parquet", "pandas", *OURS)
     store = BioNeMo.store
     prepare = BioNeMo.prepare
     parts = staticmethod(lambda path, opened: scdl.open_parts(path / WHOLE, opened))

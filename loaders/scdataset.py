@@ -14,6 +14,7 @@ from loaders.convert import to_output
 from loaders.huggingface import HuggingFace, csr_of_table
 from loaders.protocol import UNCONVERTED, Batch
 
+LIBRARY = ("scdataset", "scdataset.transforms", "torch")
 SAME_EPOCH = (
     "with worker processes scDataset 0.3 counts epochs in the workers' copies, which end with the epoch: "
     "every epoch repeats the first one's order"
@@ -29,7 +30,7 @@ class ScDataset:
     """
 
     name = "scdataset"
-    imports = ("scdataset", "torch")
+    imports = (*LIBRARY, "anndata.experimental")
     store = UNCONVERTED
     knobs = {"block_size": 16, "fetch_factor": 256, "densify": "fetch"}
 
@@ -124,7 +125,7 @@ class ScDatasetHuggingFace(ScDataset):
     """
 
     name = "scdataset_huggingface"
-    imports = (*ScDataset.imports, *HuggingFace.imports)
+    imports = (*LIBRARY, *HuggingFace.imports)
     store = HuggingFace.store
     prepare = HuggingFace.prepare
     code = None
@@ -142,7 +143,7 @@ class ScDatasetBioNeMo(ScDataset):
     with the last gene that occurs in the fetch; CSR ones from the collate function that it calls."""
 
     name = "scdataset_bionemo"
-    imports = (*ScDataset.imports, *BioNeMo.imports)
+    imports = (*LIBRARY, *BioNeMo.imports)
     store = BioNeMo.store
     prepare = BioNeMo.prepare
     code = None
