@@ -30,7 +30,7 @@ class BioNeMo:
         "torch",
     )
     store = "scdl/1"
-    knobs = {}
+    knobs = {"prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -81,6 +81,7 @@ class BioNeMo:
             batch_size=condition.batch_size,
             sampler=sampler if condition.order == "random" else None,
             num_workers=condition.workers,
+            prefetch_factor=(self.knobs | dict(condition.knobs))["prefetch_factor"] if condition.workers else None,
             collate_fn=_CollateWithRowIds(collate_sparse_matrix_batch) if rows else collate_sparse_matrix_batch,
             # A memory map pickled for a spawned worker becomes a copy of the whole file.
             multiprocessing_context="fork" if condition.workers else None,

@@ -28,7 +28,7 @@ class Cellarium:
     name = "cellarium"
     imports = ("cellarium.ml", "torch")
     store = "h5ad-shards/2"
-    knobs = {"max_cache_size": 2}
+    knobs = {"max_cache_size": 2, "iteration_strategy": "cache_efficient", "prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -64,7 +64,9 @@ class Cellarium:
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Cellarium":
         return cls(dataset, path, condition, cls.knobs | dict(condition.knobs), rows)
 
-    def __init__(self, dataset: Dataset, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
+    def __init__(
+        self, dataset: Dataset, path: Path, condition: Condition, knobs: dict[str, int | str], rows: bool
+    ) -> None:
         from cellarium.ml.data import DistributedAnnDataCollection, IterableDistributedAnnDataCollectionDataset
         from cellarium.ml.utilities.data import AnnDataField, collate_fn, densify
         from torch.utils.data import DataLoader
@@ -78,14 +80,20 @@ class Cellarium:
                 [str(file) for file in sorted(path.glob("*.h5ad"))],
                 shard_size=SHARD_ROWS,
                 last_shard_size=_shard_sizes(dataset.n_cells)[-1],
-                **knobs,
+                max_cache_size=knobs["max_cache_size"],
             ),
             batch_keys=keys,
             batch_size=condition.batch_size,
+            iteration_strategy=knobs["iteration_strategy"],
             shuffle=condition.order == "random",
             shuffle_seed=condition.seed,
         )
-        self.loader = DataLoader(self.dataset, num_workers=condition.workers, collate_fn=collate_fn)
+        self.loader = DataLoader(
+            self.dataset,
+            num_workers=condition.workers,
+            prefetch_factor=knobs["prefetch_factor"] if condition.workers else None,
+            collate_fn=collate_fn,
+        )
 
     def epoch(self, index: int) -> Iterator[Batch]:
         self.dataset.set_epoch(index)

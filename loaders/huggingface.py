@@ -14,8 +14,6 @@ from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 SLAB = 2_048  # cells
-SHARDS = 64  # the number of shards of an iterable data set, as in the library's own examples
-
 OWN_LAST_BATCH = "each worker process ends its own shards with a batch that is not full"
 
 
@@ -23,14 +21,14 @@ class HuggingFace:
     """torch's DataLoader over the map-style data set, from which it requests whole minibatches: exact random access.
 
     If `iterable_buffer`, a number of cells, is not 0, the order "random" is read from the iterable data set instead,
-    which shuffles its shards, and the cells within a buffer of this size. Both data sets return Arrow tables, because
-    their conversion to arrays cell by cell takes several times as long.
+    which shuffles its `num_shards` shards, and the cells within a buffer of this size. Both data sets return Arrow
+    tables, because their conversion to arrays cell by cell takes several times as long.
     """
 
     name = "huggingface"
     imports = ("datasets", "pyarrow.compute", "torch")
     store = "arrow/1"
-    knobs = {"iterable_buffer": 0}
+    knobs = {"iterable_buffer": 0, "num_shards": 64, "prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -65,7 +63,8 @@ class HuggingFace:
         import datasets
         import torch
 
-        buffer = (self.knobs | dict(condition.knobs))["iterable_buffer"]
+        knobs = self.knobs | dict(condition.knobs)
+        buffer = knobs["iterable_buffer"]
         if buffer and condition.order == "stream":
             raise Incompatible("a shuffle buffer is only for the order random")
         columns = ["genes", "expressions", *(["row"] if rows else [])]
@@ -75,7 +74,7 @@ class HuggingFace:
         self.fetch_rows = max(size, buffer // 2)  # a full buffer delivers half of its cells at once
         sampler = None
         if buffer:
-            shards = min(max(SHARDS, condition.workers), len(cells))
+            shards = min(max(knobs["num_shards"], condition.workers), len(cells))
             cells = cells.to_iterable_dataset(shards).shuffle(seed=condition.seed, buffer_size=buffer).batch(size)
         elif condition.order == "random":
             permutation = torch.utils.data.RandomSampler(cells, generator=self.generator)
@@ -88,6 +87,7 @@ class HuggingFace:
             batch_size=None,  # the data set itself returns minibatches
             generator=self.generator,
             num_workers=condition.workers,
+            prefetch_factor=knobs["prefetch_factor"] if condition.workers else None,
             collate_fn=partial(_batch, dataset.n_genes, self.iterable),
         )
 

@@ -21,7 +21,7 @@ class Mapped:
     name = "mapped"
     imports = ("lamindb", "lamindb.core", "anndata", "torch")
     store = UNCONVERTED
-    knobs = {}
+    knobs = {"prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -66,6 +66,7 @@ class Mapped:
             batch_size=condition.batch_size,
             sampler=sampler if condition.order == "random" else None,
             num_workers=condition.workers,
+            prefetch_factor=(self.knobs | dict(condition.knobs))["prefetch_factor"] if condition.workers else None,
             worker_init_fn=self.cells.torch_worker_init_fn if condition.workers else None,
             multiprocessing_context="fork" if condition.workers else None,
         )

@@ -30,7 +30,7 @@ class TileDBSOMA:
     name = "tiledbsoma"
     imports = ("tiledbsoma_ml", "tiledbsoma", "torch", *OF_NUMBA)
     store = "soma/2"
-    knobs = {"io_batch_size": 65536, "shuffle_chunk_size": 64}
+    knobs = {"io_batch_size": 65536, "shuffle_chunk_size": 64, "use_eager_fetch": True}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
