@@ -19,6 +19,8 @@ NAMES = {
     "memmap": "loaders.memmap:MemMap",
     "huggingface": "loaders.huggingface:HuggingFace",
     "bionemo": "loaders.bionemo:BioNeMo",
+    "scdataset_huggingface": "loaders.scdataset:ScDatasetHuggingFace",
+    "scdataset_bionemo": "loaders.scdataset:ScDatasetBioNeMo",
     "annbatch": "loaders.annbatch:AnnBatch",
     "annbatch_unshuffled": "loaders.annbatch:AnnBatchUnshuffled",
     "mapped": "loaders.mapped:Mapped",
@@ -29,6 +31,7 @@ NAMES = {
     "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
     "cellarium": "loaders.cellarium:Cellarium",
     "slaf": "loaders.slaf:Slaf",
+    "cellstream": "loaders.cellstream:CellStream",
 }
 """The location of each loader's adapter, as "module:Class", by loader name."""
 
@@ -57,4 +60,5 @@ def unavailable(name: str) -> str | None:
     missing = interpreter.missing(name, get(name).imports)
     if not missing:
         return None
+    missing = [module for module in missing if not module.startswith(tuple(f"{other}." for other in missing))]
     return f"{' and '.join(missing)} {NOT_INSTALLED}: EXTRAS={name} make setup"

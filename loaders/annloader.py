@@ -22,7 +22,7 @@ class AnnLoader:
     off: AnnLoader yields views of the collection, and the adapter reads their X."""
 
     name = "annloader"
-    imports = ("anndata", "torch")
+    imports = ("anndata", "anndata.experimental.pytorch", "torch")
     store = UNCONVERTED
     knobs = {}
 

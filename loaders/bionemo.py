@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from loaders.convert import to_output
+from loaders.convert import csr, to_output
 from loaders.protocol import Batch, Incompatible
 
 WHOLE = "whole"  # the folder in a store that holds the cells of all files
@@ -25,9 +25,12 @@ class BioNeMo:
     """
 
     name = "bionemo"
-    imports = ("bionemo.scdl", "torch")
+    imports = (
+        *("bionemo.scdl", "bionemo.scdl.io.single_cell_memmap_dataset", "bionemo.scdl.util.torch_dataloader_utils"),
+        "torch",
+    )
     store = "scdl/1"
-    knobs = {}
+    knobs = {"prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -40,7 +43,7 @@ class BioNeMo:
         Memory: the obs tables, and of the current file either all cells, if the file has at most PAGED_MB megabytes, or
         BLOCK_ROWS rows. Raises Incompatible if X is dense.
         """
-        _refuse_dense(dataset)
+        refuse_dense(dataset)
         from bionemo.scdl.io.single_cell_memmap_dataset import SingleCellMemMapDataset
 
         def convert(folder: Path, source: Path) -> SingleCellMemMapDataset:
@@ -62,7 +65,7 @@ class BioNeMo:
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "BioNeMo":
-        _refuse_dense(dataset)
+        refuse_dense(dataset)
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
@@ -79,6 +82,7 @@ class BioNeMo:
             batch_size=condition.batch_size,
             sampler=sampler if condition.order == "random" else None,
             num_workers=condition.workers,
+            prefetch_factor=(self.knobs | dict(condition.knobs))["prefetch_factor"] if condition.workers else None,
             collate_fn=_CollateWithRowIds(collate_sparse_matrix_batch) if rows else collate_sparse_matrix_batch,
             # A memory map pickled for a spawned worker becomes a copy of the whole file.
             multiprocessing_context="fork" if condition.workers else None,
@@ -89,8 +93,7 @@ class BioNeMo:
         self.generator.manual_seed(int(np.random.SeedSequence([self.condition.seed, index]).generate_state(1)[0]))
         for batch in self.loader:
             x, ids = batch if self.rows else (batch, None)
-            parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-            yield Batch(to_output(csr_matrix(parts, shape=(x.shape[0], self.n_genes)), self.condition.output), ids)
+            yield Batch(to_output(csr_of_tensor(self.n_genes, x), self.condition.output), ids)
 
     def close(self) -> None:
         self.loader = None
@@ -120,6 +123,11 @@ class _CollateWithRowIds:
         return self.collate(list(cells)), np.array(ids, np.int64)
 
 
-def _refuse_dense(dataset: Dataset) -> None:
+def csr_of_tensor(n_genes: int, x) -> csr_matrix:
+    """The CSR tensor `x` of SCDL's collate function as a matrix of all genes, without a copy of values and indices."""
+    return csr(x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy(), n_genes)
+
+
+def refuse_dense(dataset: Dataset) -> None:
     if dataset.x_format == "dense":
         raise Incompatible("its conversion takes no dense X")

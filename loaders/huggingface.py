@@ -9,28 +9,26 @@ from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from loaders.convert import to_output
+from loaders.convert import csr, to_output
 from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 SLAB = 2_048  # cells
-SHARDS = 64  # the number of shards of an iterable data set, as in the library's own examples
-
 OWN_LAST_BATCH = "each worker process ends its own shards with a batch that is not full"
 
 
 class HuggingFace:
     """torch's DataLoader, which requests whole minibatches from the library's map-style data set (random access).
 
-    `iterable_buffer` is a number of cells. If it is not 0, the library's iterable data set is used instead: it shuffles
-    the shards, and the cells within a buffer of this size. This is possible only for the order "random". Both data sets
-    return Arrow tables; the library's conversion to arrays, cell by cell, takes several times as long.
+    If `iterable_buffer`, a number of cells, is not 0, the order "random" is read from the iterable data set instead,
+    which shuffles its `num_shards` shards, and the cells within a buffer of this size. Both data sets return Arrow
+    tables, because their conversion to arrays cell by cell takes several times as long.
     """
 
     name = "huggingface"
-    imports = ("datasets", "torch")
+    imports = ("datasets", "pyarrow.compute", "torch")
     store = "arrow/1"
-    knobs = {"iterable_buffer": 0}
+    knobs = {"iterable_buffer": 0, "num_shards": 64, "prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -65,7 +63,8 @@ class HuggingFace:
         import datasets
         import torch
 
-        buffer = (self.knobs | dict(condition.knobs))["iterable_buffer"]
+        knobs = self.knobs | dict(condition.knobs)
+        buffer = knobs["iterable_buffer"]
         if buffer and condition.order == "stream":
             raise Incompatible("a shuffle buffer is only for the order random")
         columns = ["genes", "expressions", *(["row"] if rows else [])]
@@ -75,7 +74,7 @@ class HuggingFace:
         self.fetch_rows = max(size, buffer // 2)  # a full buffer delivers half of its cells at once
         sampler = None
         if buffer:
-            shards = min(max(SHARDS, condition.workers), len(cells))
+            shards = min(max(knobs["num_shards"], condition.workers), len(cells))
             cells = cells.to_iterable_dataset(shards).shuffle(seed=condition.seed, buffer_size=buffer).batch(size)
         elif condition.order == "random":
             permutation = torch.utils.data.RandomSampler(cells, generator=self.generator)
@@ -88,7 +87,8 @@ class HuggingFace:
             batch_size=None,  # the data set itself returns minibatches
             generator=self.generator,
             num_workers=condition.workers,
-            collate_fn=partial(_csr, dataset.n_genes, self.iterable),
+            prefetch_factor=knobs["prefetch_factor"] if condition.workers else None,
+            collate_fn=partial(_batch, dataset.n_genes, self.iterable),
         )
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -116,7 +116,7 @@ class _Ranges:
         return (range(start, min(start + self.size, self.n)) for start in range(0, self.n, self.size))
 
 
-def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
+def _batch(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
     """(CSR matrix, row ids) of a minibatch; the row ids are None if the table has no column "row".
 
     table: a pyarrow table with one row per cell. With `one_row` (the iterable data set): a table with a single row,
@@ -125,9 +125,22 @@ def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | N
     import pyarrow.compute as pc
 
     cells = {name: pc.list_flatten(table[name]) if one_row else table[name] for name in table.column_names}
-    # Copies: a slice is still a view of the file.
-    genes, expressions = (pc.list_flatten(cells[name]).to_numpy().copy() for name in ("genes", "expressions"))
+    x = csr_of_table(n_genes, cells, in_file=not one_row)
+    return x, cells["row"].to_numpy().copy() if "row" in cells else None
+
+
+def csr_of_table(n_genes: int, cells, in_file: bool) -> csr_matrix:
+    """The CSR matrix of a table, or dict, of the columns "genes" and "expressions", with one row per cell.
+
+    in_file: whether the columns are slices of the file, so that the matrix needs a copy. pyarrow makes one if there are
+    several slices, as there are for random access.
+    """
+    import pyarrow.compute as pc
+
+    flat = [pc.list_flatten(cells[name]) for name in ("expressions", "genes")]
+    data, indices = (
+        values.to_numpy().copy() if in_file and values.num_chunks == 1 else values.to_numpy() for values in flat
+    )
     indptr = np.zeros(len(cells["genes"]) + 1, np.int32)
     np.cumsum(pc.list_value_length(cells["genes"]), out=indptr[1:])
-    x = csr_matrix((expressions, genes, indptr), shape=(len(indptr) - 1, n_genes))
-    return x, cells["row"].to_numpy().copy() if "row" in cells else None
+    return csr(data, indices, indptr, n_genes)

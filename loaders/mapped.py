@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,9 +19,9 @@ class Mapped:
     adapter converts these tensors; the conversion is part of the measured time."""
 
     name = "mapped"
-    imports = ("lamindb", "torch")
+    imports = ("lamindb", "lamindb.core", "anndata", "torch")
     store = UNCONVERTED
-    knobs = {}
+    knobs = {"prefetch_factor": 2}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -30,19 +31,32 @@ class Mapped:
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Mapped":
         return cls(dataset, condition, rows)
 
+    @classmethod
+    @contextmanager
+    def importing(cls) -> Iterator[None]:
+        """Hides the user's settings. With them, the import would create a folder in the home directory and connect to
+        the user's lamindb instance."""
+        settings = {name: os.environ.pop(name, None) for name in ("LAMIN_SETTINGS_DIR", "LAMIN_CURRENT_INSTANCE")}
+        with TemporaryDirectory() as folder:
+            os.environ["LAMIN_SETTINGS_DIR"] = folder
+            yield
+        del os.environ["LAMIN_SETTINGS_DIR"]
+        os.environ.update({name: value for name, value in settings.items() if value is not None})
+
     def __init__(self, dataset: Dataset, condition: Condition, rows: bool) -> None:
         import torch
 
-        library = _library()
+        with self.importing():
+            from lamindb.core import MappedCollection
 
-        class WithRowIds(library):
-            """Adds the row id to each item; the library's own items identify only the file of the cell."""
+        class WithRowIds(MappedCollection):
+            """Adds the row id to each cell; the library's own items name only their file."""
 
             def __getitem__(self, i: int) -> dict:
                 return {**super().__getitem__(i), "row": i}
 
         self.condition, self.rows = condition, rows
-        self.cells = (WithRowIds if rows else library)(
+        self.cells = (WithRowIds if rows else MappedCollection)(
             list(dataset.paths), join=None, parallel=condition.workers > 0, dtype="float32"
         )
         self.generator = torch.Generator()
@@ -52,6 +66,7 @@ class Mapped:
             batch_size=condition.batch_size,
             sampler=sampler if condition.order == "random" else None,
             num_workers=condition.workers,
+            prefetch_factor=(self.knobs | dict(condition.knobs))["prefetch_factor"] if condition.workers else None,
             worker_init_fn=self.cells.torch_worker_init_fn if condition.workers else None,
             multiprocessing_context="fork" if condition.workers else None,
         )
@@ -66,18 +81,3 @@ class Mapped:
     def close(self) -> None:
         self.loader = None
         self.cells.close()
-
-
-def _library() -> type:
-    """lamindb's MappedCollection, imported without the user's settings.
-
-    With those settings, the import would create a folder in the home directory and connect to the user's lamindb
-    instance.
-    """
-    settings = {name: os.environ.pop(name, None) for name in ("LAMIN_SETTINGS_DIR", "LAMIN_CURRENT_INSTANCE")}
-    with TemporaryDirectory() as folder:
-        os.environ["LAMIN_SETTINGS_DIR"] = folder
-        from lamindb.core import MappedCollection
-    del os.environ["LAMIN_SETTINGS_DIR"]
-    os.environ.update({name: value for name, value in settings.items() if value is not None})
-    return MappedCollection

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from loaders.convert import to_output
+from loaders.convert import csr, to_output
 from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
@@ -71,13 +71,13 @@ class MemMap:
         data = np.concatenate([self.data[place] for place in places])
         indices = np.concatenate([self.indices[place] for place in places])
         indptr = np.concatenate([[0], np.cumsum(end - begin)])
-        return csr_matrix((data, indices, indptr), shape=(len(ids), self.n_genes))
+        return csr(data, indices, indptr, self.n_genes)
 
     def _range(self, start: int, stop: int) -> csr_matrix:
         indptr = self.indptr[start : stop + 1]
         place = slice(indptr[0], indptr[-1])
         data, indices = np.array(self.data[place]), np.array(self.indices[place])  # copies, because views would be lazy
-        return csr_matrix((data, indices, indptr - indptr[0]), shape=(stop - start, self.n_genes))
+        return csr(data, indices, indptr - indptr[0], self.n_genes)
 
     def close(self) -> None:
         del self.data, self.indices, self.indptr

@@ -12,6 +12,7 @@ from harness.data.dataset import Dataset
 from harness.data.inspect import natural
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
+from loaders.convert import OF_NUMBA
 from loaders.decoding import of_store
 from loaders.huggingface import HuggingFace
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
@@ -20,6 +21,8 @@ from loadstone.formats import arrow, scdl, zarr_group
 from loadstone.loader import Source
 from loadstone.reading.files import Files
 from loadstone.reading.matrix import Matrix, Part, open_matrix
+
+OURS = ("loadstone", *OF_NUMBA)
 
 
 class Native:
@@ -30,7 +33,7 @@ class Native:
     """
 
     name = "native"
-    imports = ()
+    imports = OURS
     store = UNCONVERTED
     knobs = {"block_size": 16, "fetch_factor": 256, "aligned": True}
 
@@ -126,7 +129,7 @@ class NativeZarr(NativeOver):
     """loadstone over annbatch's zarr store in the order of the files."""
 
     name = "native_zarr"
-    imports = AnnBatchUnshuffled.imports
+    imports = (*AnnBatchUnshuffled.imports, *OURS)
     store = AnnBatchUnshuffled.store
     prepare = AnnBatchUnshuffled.prepare
     parts = staticmethod(lambda path, opened: zarr_group.open_parts(_groups(path), opened))
@@ -158,7 +161,7 @@ class NativeArrow(NativeOver):
     """loadstone over the Arrow files of Hugging Face datasets."""
 
     name = "native_arrow"
-    imports = ("datasets",)
+    imports = ("datasets", "pyarrow", *OURS)
     store = HuggingFace.store
     prepare = HuggingFace.prepare
     parts = staticmethod(arrow.open_parts)
@@ -168,7 +171,7 @@ class NativeBioNeMo(NativeOver):
     """loadstone over BioNeMo-SCDL's memory-mapped arrays."""
 
     name = "native_bionemo"
-    imports = ("bionemo.scdl",)
+    imports = ("bionemo.scdl", "bionemo.scdl.schema.header", "pyarrow.parquet", "pandas", *OURS)
     store = BioNeMo.store
     prepare = BioNeMo.prepare
     parts = staticmethod(lambda path, opened: scdl.open_parts(path / WHOLE, opened))

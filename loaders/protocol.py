@@ -4,6 +4,7 @@ An adapter must not measure time, seed global generators, print, or change setti
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self, Union
 
@@ -97,7 +98,9 @@ class Loader(Protocol):
     """
 
     name: ClassVar[str]  # the name on the command line, in the records, and of the dependency group in pyproject.toml
-    imports: ClassVar[tuple[str, ...]]  # modules that the loader needs; checked without importing them
+    imports: ClassVar[tuple[str, ...]]
+    """The modules that opening the store and reading it would import, the library itself first. The worker imports
+    them before any clock runs; the parent process finds them without importing them."""
     store: ClassVar[str]  # the format on disk and its version: "h5ad/1", "zarr-sharded/1"
     knobs: ClassVar[Mapping[str, object]]  # the loader's own parameters, with the defaults that its authors recommend
     in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; its ceiling is copying only
@@ -105,6 +108,11 @@ class Loader(Protocol):
     @classmethod
     def broken(cls, condition: Condition) -> Mapping[str, str]:
         """The CLAIMS that do not hold under this condition, as {name: reason}; {} if all hold."""
+
+    @classmethod
+    def importing(cls) -> AbstractContextManager[None]:
+        """A context in which to import the modules of `imports`, for a library that must be configured before its
+        import. Optional."""
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:

@@ -5,7 +5,7 @@ SLAF yields its raw batches as tables. The adapter converts them to CSR.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from pathlib import Path
 
@@ -14,36 +14,39 @@ from scipy.sparse import csr_matrix
 
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from loaders.convert import to_output
+from loaders.convert import csr, to_output
 from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 STORE = "cells.slaf"
-FRAGMENT_CELLS = 1_024  # per fragment: 16 scanners read 16,384 cells at a time
-FRAGMENTS = 48, 10_000
+FRAGMENT_CELLS = 5_000  # per fragment: the default of the library's converter
+FRAGMENTS = 16, 10_000
 """The minimum (if there are enough cells) and the maximum number of fragments of a store.
 
-Minimum: three times the default number of scanners, without which cells are mixed too little. Maximum: whenever Lance
-appends a fragment, it writes a list of all earlier ones; with 100,000 fragments, these lists would be larger than the
-cells.
+Minimum: by default the library has 16 scanners, each for another fragment. Maximum: each fragment is appended with a
+list of all earlier ones; with 100,000 fragments, the lists would be larger than the cells.
 """
 SLAB = 8_192  # cells
 COUNT_MAX, GENES_MAX = 2**16 - 1, 2**16
 
 
 class Slaf:
-    """SLAF has one scanner for each fragment. A fetch reads from `n_scanners` scanners, chosen at random, and shuffles
-    their cells together. If `use_mixture_of_scanners` is False, fragments are instead read one after another, and the
-    order of the cells is the same in every epoch.
+    """A read takes up to `prefetch_batch_size` counts, `batches_per_chunk` times, from each of `n_scanners` fragments
+    chosen at random, and shuffles their cells together.
 
-    Every epoch creates a new SLAFDataLoader, and drops it when all cells with counts have been delivered, because the
-    library waits 80 s before it ends an epoch.
+    Every epoch creates a loader of the library, and drops it when all cells with counts have been delivered, because
+    the library waits 80 s before it ends an epoch. If `use_mixture_of_scanners` is False, fragments are read one after
+    another instead, in the same order in every epoch. Its queue keeps its default size: if a queue is full, the library
+    drops cells.
     """
 
     name = "slaf"
-    imports = ("slaf", "torch")
-    store = "slaf/1"
-    knobs = {"n_scanners": 16, "use_mixture_of_scanners": True}
+    imports = ("slaf", "slaf.ml.dataloaders", "torch")
+    store = "slaf/2"
+    knobs = {
+        **{"n_scanners": 16, "use_mixture_of_scanners": True, "prefetch_batch_size": 4_194_304},
+        **{"batches_per_chunk": 1, "parallelize_fragment_reads": False},
+    }
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -56,6 +59,16 @@ class Slaf:
         return always | {"reshuffled": "its seed is 42 in every epoch"}
 
     @classmethod
+    @contextmanager
+    def importing(cls) -> Iterator[None]:
+        """Turns off the library's log, because the import prints a greeting."""
+        from loguru import logger
+
+        os.environ.setdefault("LANCE_LOG", "error")
+        logger.disable("slaf")
+        yield
+
+    @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
         """Merges the files into one virtual h5ad and converts that. From several files, SLAF would lose the last cell
         of each.
@@ -66,8 +79,8 @@ class Slaf:
         """
         if dataset.n_genes > GENES_MAX:
             raise Incompatible(f"its conversion numbers genes in 16 bits, and there are {dataset.n_genes:,}")
-        _be_silent()
-        from slaf.data.converter import SLAFConverter
+        with cls.importing():
+            from slaf.data.converter import SLAFConverter
 
         are_counts = dataset.x_format == "csr"  # the library's check for counts fails on a dense X
         n_genes = np.zeros(dataset.n_cells, np.int64)
@@ -92,13 +105,16 @@ class Slaf:
         return cls(dataset, path, condition, rows)
 
     def __init__(self, dataset: Dataset, path: Path, condition: Condition, rows: bool) -> None:
-        _be_silent()
-        from slaf import SLAFArray
+        with self.importing():
+            from slaf import SLAFArray
 
         self.condition, self.rows, self.n_genes = condition, rows, dataset.n_genes
         self.knobs, self.loader = _knobs(condition), None
-        scanners = self.knobs["n_scanners"] if self.knobs["use_mixture_of_scanners"] else 1
-        self.fetch_rows = scanners * _fragment_cells(dataset)  # an upper bound: fewer once scanners have run out
+        self.fetch_rows = _fragment_cells(dataset)
+        if self.knobs["use_mixture_of_scanners"]:
+            counts = self.knobs["prefetch_batch_size"] * self.knobs["batches_per_chunk"]
+            cells = min(self.fetch_rows, counts * dataset.n_cells // max(1, dataset.nnz))
+            self.fetch_rows = max(1, self.knobs["n_scanners"] * cells)  # fewer once fragments have run out
         self.array = SLAFArray(str(path / STORE))
         # Accessing obs waits for the thread that loads it. Without obs, the reading thread would die silently.
         starts = self.array.obs["cell_start_index"].to_numpy()
@@ -130,10 +146,10 @@ class Slaf:
         """
         cells = table["cell_integer_id"].to_numpy()
         indptr = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]])
-        genes = table["gene_integer_id"].to_numpy().astype(np.int32)
-        values = table["value"].to_numpy().astype(np.float32)
-        ids = cells[indptr[:-1]].astype(np.int64)
-        return csr_matrix((values, genes, indptr), shape=(len(ids), self.n_genes)), ids
+        genes = table["gene_integer_id"].to_numpy().astype(np.int32, copy=False)
+        values = table["value"].to_numpy().astype(np.float32, copy=False)
+        ids = cells[indptr[:-1]].astype(np.int64, copy=False)
+        return csr(values, genes, indptr, self.n_genes), ids
 
     def close(self) -> None:
         """Stops the reading thread and waits until it has ended; the library itself waits for at most one second."""
@@ -151,14 +167,6 @@ def _knobs(condition: Condition) -> dict[str, int | bool]:
 def _fragment_cells(dataset: Dataset) -> int:
     most, least = (-(-dataset.n_cells // fragments) for fragments in FRAGMENTS)
     return max(min(FRAGMENT_CELLS, most), least)
-
-
-def _be_silent() -> None:
-    """Turns off SLAF's log. Must be called before SLAF is imported, because the import prints a greeting."""
-    from loguru import logger
-
-    os.environ.setdefault("LANCE_LOG", "error")
-    logger.disable("slaf")
 
 
 def _write_virtual(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:

@@ -11,22 +11,30 @@ import numpy as np
 
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from loaders.convert import to_output
+from loaders.convert import OF_NUMBA, to_output
 from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
 
 MEASUREMENT, LAYER = "RNA", "data"
+_ZSTD = {"_type": "ZstdFilter", "level": 9}
+_SHUFFLED = ["ByteShuffleFilter", _ZSTD]
+CENSUS = {
+    "capacity": 2**16,
+    "dims": {"soma_dim_0": {"tile": 2048, "filters": [_ZSTD]}, "soma_dim_1": {"tile": 2048, "filters": _SHUFFLED}},
+    "attrs": {"soma_data": {"filters": _SHUFFLED}},
+    **{"cell_order": "row-major", "tile_order": "row-major", "allows_duplicates": True},
+}
+"""The options with which the builder of the CELLxGENE Census, the largest store of this format, creates its raw X."""
 SLAB_ROWS = 50_000  # cells per fragment; the library's own converter writes up to 100 million counts per fragment
 
 
 class TileDBSOMA:
-    """In the store, X has the schema that tiledbsoma.io writes. obs and var have only the column soma_joinid, which
-    holds the row ids of the cells and the indices of the genes."""
+    """X has the schema of the CELLxGENE Census. A cell's soma_joinid is its row id. obs and var hold ids."""
 
     name = "tiledbsoma"
-    imports = ("tiledbsoma_ml", "tiledbsoma", "torch")
-    store = "soma/1"
-    knobs = {"io_batch_size": 65536, "shuffle_chunk_size": 64}
+    imports = ("tiledbsoma_ml", "tiledbsoma", "torch", *OF_NUMBA)
+    store = "soma/2"
+    knobs = {"io_batch_size": 65536, "shuffle_chunk_size": 64, "use_eager_fetch": True}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -48,7 +56,9 @@ class TileDBSOMA:
             for owner, axis, count in ((experiment, "obs", shape[0]), (rna, "var", shape[1])):
                 ids = pa.table({"soma_joinid": pa.array(np.arange(count))})
                 owner.add_new_dataframe(axis, schema=ids.schema, domain=[(0, count - 1)]).write(ids)
-            x = rna.add_new_collection("X").add_new_sparse_ndarray(LAYER, type=pa.float32(), shape=shape)
+            x = rna.add_new_collection("X").add_new_sparse_ndarray(
+                LAYER, type=pa.float32(), shape=shape, platform_config={"tiledb": {"create": CENSUS}}
+            )
             for first, slab in csr_slabs(dataset, SLAB_ROWS):
                 cells = np.repeat(np.arange(first, first + len(slab.indptr) - 1), np.diff(slab.indptr))
                 genes = slab.indices.astype(np.int64)

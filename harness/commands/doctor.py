@@ -95,9 +95,10 @@ def examine_loader(name: str) -> dict[str, str | None]:
 
 
 def version(name: str, modules: tuple[str, ...]) -> str:
-    """The version of the package that provides the first of `modules`; of this project if there are none.
+    """The version of the package that provides the first of `modules`; of this project if no package does.
 
     name: the loader, in whose environment the package is looked up.
     """
     environment = interpreter.environment(name, modules)
-    return environment.packages[environment.owners[modules[0]][0] if modules else "loadstone"]
+    owners = environment.owners[modules[0]] if modules else []
+    return environment.packages[owners[0] if owners else "loadstone"]

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.metadata import distributions, packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,10 +97,14 @@ def _missing(modules: tuple[str, ...]) -> list[str]:
 
 
 def _is_importable(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the parent package of a dotted name
-        return False
+    """Whether the module exists. find_spec of a dotted name would import its parent, which may take seconds."""
+    top, *names = module.split(".")
+    spec = find_spec(top)
+    for i, name in enumerate(names):
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        spec = PathFinder.find_spec(".".join([top, *names[:i], name]), spec.submodule_search_locations)
+    return spec is not None
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
@@ -138,8 +139,9 @@ def measure_window(job: Job, send: Send) -> Window:
 def import_libraries(adapter: Any) -> float:
     """Imports all modules that the adapter needs, before any clock runs. Returns the seconds that this took."""
     start = time.perf_counter()
-    for module in adapter.imports:
-        import_module(module)
+    with getattr(adapter, "importing", nullcontext)():
+        for module in adapter.imports:
+            import_module(module)
     return time.perf_counter() - start
 
 

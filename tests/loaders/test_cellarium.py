@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anndata as ad
 import numpy as np
 import pytest
 
@@ -30,9 +31,13 @@ def test_shards_cross_files_and_batches_cross_shards(
     truth, rows = tiny.truth(), np.concatenate([batch.rows for batch in batches])
     assert all(np.array_equal(batch.x.toarray(), truth[batch.rows]) for batch in batches)
     assert sorted(rows) == list(range(tiny.N))
+    shards = np.minimum(np.arange(tiny.N) // shard_rows, len(progress) - 1)
+    stored = np.concatenate([ad.read_h5ad(file).obs["row"] for file in sorted(tmp_path.iterdir())])
     if order == "stream":
-        assert rows.tolist() == list(range(tiny.N))
+        assert rows.tolist() == stored.tolist()
     else:  # shards follow each other; cells are mixed only within a shard
-        shards = np.minimum(rows // shard_rows, len(progress) - 1)
-        assert np.count_nonzero(np.diff(shards)) == len(progress) - 1
-        assert (np.diff(rows) != 1).mean() > 0.9
+        shard_of = np.empty(tiny.N, int)
+        shard_of[stored] = shards
+        assert np.count_nonzero(np.diff(shard_of[rows])) == len(progress) - 1
+    assert (np.diff(rows) != 1).mean() > 0.9
+    assert all(stored[shards == shard].std() > tiny.N / 5 for shard in set(shards))  # from all over the set

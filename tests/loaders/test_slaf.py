@@ -25,7 +25,8 @@ WITH_COUNTS = sorted(set(range(tiny.N)) - {tiny.EMPTY})
 @pytest.fixture(scope="module", autouse=True)
 def _installed() -> None:
     skip_unless_available("slaf")
-    adapter._be_silent()
+    with Slaf.importing():
+        import slaf  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +100,13 @@ def rows(loader: Slaf, index: int = 0) -> list[int]:
 def test_the_store_contains_only_small_fragments_of_counts(store: Path, array) -> None:
     assert [path.name for path in store.iterdir()] == [STORE]
     cells = [set(part.to_table()["cell_integer_id"].to_pylist()) for part in array.expression.get_fragments()]
-    assert len(cells) > 2 * Slaf.knobs["n_scanners"]
+    assert len(cells) >= Slaf.knobs["n_scanners"]
     assert sum(map(len, cells)) == len(set().union(*cells)) == len(WITH_COUNTS)
     assert str(array.expression.schema.field("value").type) == "uint16"
 
 
 def test_fragments_are_neither_too_few_nor_too_many(tiny_set: Dataset) -> None:
-    for n, cells in ((1, 1), (1_009, 22), (140_000, 1_024), (100_000_000, 10_000)):
+    for n, cells in ((1, 1), (1_009, 64), (140_000, 5_000), (100_000_000, 10_000)):
         assert adapter._fragment_cells(replace(tiny_set, lengths=(n,))) == cells
 
 
@@ -137,7 +138,7 @@ def test_the_library_has_no_length_and_drops_cells_when_its_queue_is_full(array)
 
     loader = SLAFDataLoader(array, raw_mode=True, verbose=False)
     assert len(loader) == 0
-    cells = read(array, max_queue_size=1)
+    cells = read(array, max_queue_size=1, n_scanners=3)
     assert 0 < len(cells) < len(WITH_COUNTS)
     assert "max_queue_size" not in Slaf.knobs
 
