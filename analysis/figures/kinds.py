@@ -56,8 +56,8 @@ OF_A_GRID = {
     ),
     "roofline": Kind(
         lambda n: roofline.draw(n.table, n.ceilings, n.dataset),
-        "Throughput against the bytes taken from the disk for each cell, under the ceilings of disk, decoding and "
-        "copying.",
+        "Throughput against the bytes taken from the disk for each cell, under the rates of the disk, our "
+        "decoder and copying.",
     ),
     "speedups": Kind(
         lambda n: speedups.draw(n.table, n.dataset.name),

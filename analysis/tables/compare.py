@@ -144,8 +144,8 @@ def surroundings(condition: Condition) -> Condition:
 def equal(one: Condition, other: Condition) -> bool:
     """Whether two loaders read the same store with the same settings: blocks, fetches, and all that is no knob."""
     return (
-        loaders.get(one.loader).store == loaders.get(other.loader).store
-        and surroundings(one) == surroundings(other)
+        surroundings(one) == surroundings(other)
+        and loaders.get(one.loader).store == loaders.get(other.loader).store
         and blocks(one) is not None
         and blocks(one) == blocks(other)
     )
@@ -164,12 +164,12 @@ def setting(condition: Condition) -> str:
     return " ".join(parts) or "defaults"
 
 
-def markdown(rows: Iterable[tuple[str, Ratio | None]]) -> str:
-    """A table of ratios by name; None stands for one that was not measured."""
+def markdown(rows: Iterable[tuple[str, Ratio | None]], without: str = "not measured") -> str:
+    """A table of ratios by name. without: what stands in place of a ratio that is None."""
     lines = ["| compared | cells/s | against | times | repeats |", "| --- | ---: | ---: | ---: | ---: |"]
     for name, value in rows:
         if value is None:
-            lines.append(f"| {name} | – | – | not measured | 0 |")
+            lines.append(f"| {name} | – | – | {without} | 0 |")
         else:
             lines.append(f"| {name} | {value.ours:,.0f} | {value.theirs:,.0f} | {value} | {value.repeats} |")
     return "\n".join(lines) + "\n"
