@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.figures.kinds import CAPTIONS
 from analysis.tables import text
-from analysis.tables.claims import number
+from analysis.tables.claims.table import measured, number
 from harness.errors import UserError
 from harness.grids import datasets, expand, grid_names
 from harness.records import jsonl
@@ -187,16 +187,10 @@ def _claims(folder: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     frame = pd.read_csv(path)
-    frame["because"], frame["wrong"] = frame["because"].fillna(""), frame["wrong"].fillna("")
-    return [
-        row
-        | {
-            "published": number(row["published"]),
-            "measured": "–" if pd.isna(row["measured"]) else number(row["measured"]),
-            "between": "" if pd.isna(row["low"]) else f"{number(row['low'])} to {number(row['high'])}",
-        }
-        for row in frame.to_dict("records")
-    ]
+    texts = frame[["because", "remark", "unit"]].fillna("")
+    numbers = {name: [number(value) for value in frame[name]] for name in ("published", "law")}
+    values = [measured(row) for row in frame.itertuples()]
+    return frame.assign(**texts, **numbers, measured=values).to_dict("records")
 
 
 def _records(folder: Path) -> Sequence[Any]:

@@ -1,6 +1,6 @@
 """The registry of adapters; each is a module of this package.
 
-Importing this package or an adapter does not import the library that the adapter wraps.
+Importing this package or an adapter does not import the third-party library that the adapter wraps.
 """
 
 from importlib import import_module
@@ -30,11 +30,11 @@ NAMES = {
     "cellarium": "loaders.cellarium:Cellarium",
     "slaf": "loaders.slaf:Slaf",
 }
-"""By loader name: the location of its adapter, as "module:Class"."""
+"""The location of each loader's adapter, as "module:Class", by loader name."""
 
 
 def get(name: str) -> type[Loader]:
-    """The adapter class called `name`; KeyError for a name that is not in NAMES."""
+    """The adapter class of the loader `name`. Raises KeyError for a name that is not in NAMES."""
     return load(NAMES[name])
 
 
@@ -45,12 +45,15 @@ def load(location: str) -> type[Loader]:
 
 
 def holds_all(name: str) -> bool:
-    """Whether the loader keeps all cells in memory while it is open, which no loader can do with an atlas."""
+    """Whether the loader holds all cells in memory while it is open, so that it cannot read an atlas."""
     return getattr(get(name), "in_memory", False)
 
 
 def unavailable(name: str) -> str | None:
-    """Why the loader cannot run on this machine; None if it can. It looks for the libraries without importing them."""
+    """The reason why the loader cannot run on this machine; None if all modules that it needs are installed.
+
+    The modules are searched for, but not imported.
+    """
     missing = interpreter.missing(name, get(name).imports)
     if not missing:
         return None

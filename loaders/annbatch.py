@@ -1,4 +1,7 @@
-"""annbatch over a sharded zarr store read with zarrs: pre-shuffled, as its authors advise, or in file order."""
+"""Adapters of annbatch, which reads a sharded zarr store with the codecs of zarrs.
+
+The store is pre-shuffled, as annbatch's authors advise, or in the order of the files.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
@@ -16,10 +19,11 @@ COLLECTION = "c.zarr"
 
 
 class AnnBatch:
-    """The store is shuffled once, when it is written. An epoch reads chunks of the store at random into a buffer, and
-    shuffles the buffer.
+    """annbatch over a store that is shuffled once, when it is written.
 
-    The order "stream" is the order of the store. It is the same in every epoch, but is not the order of the files.
+    With the order "random", an epoch reads `preload_nchunks` chunks of `chunk_size` cells at a time, in random order,
+    into a buffer, and shuffles the buffer. The order "stream" is that of the store: the same in every epoch, but not
+    the order of the files.
     """
 
     name = "annbatch"
@@ -119,7 +123,7 @@ for epoch in range(10):
 
 
 class AnnBatchUnshuffled(AnnBatch):
-    """The store holds the cells in the order of the files; they are mixed only by reading chunks at random."""
+    """annbatch over a store in the order of the files. Cells are shuffled only when they are read, as in AnnBatch."""
 
     name = "annbatch_unshuffled"
     store = "zarr-unshuffled/1"
@@ -127,7 +131,10 @@ class AnnBatchUnshuffled(AnnBatch):
 
 
 def _use_zarrs() -> None:
-    """Selects the codec pipeline that annbatch's authors call necessary on a local disk; zarr's default is Python."""
+    """Makes zarr decode with zarrs instead of its default codec pipeline, which is written in Python.
+
+    annbatch's authors call this necessary on a local disk.
+    """
     import zarr
 
     zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})

@@ -1,4 +1,4 @@
-"""anndata's AnnLoader over an AnnCollection of backed files: the random-access baseline of the papers."""
+"""Adapter of anndata's AnnLoader over an AnnCollection of backed files: scDataset's baseline for random access."""
 
 import warnings
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ PER_CELL = (
 
 
 class AnnLoader:
-    """Dense output is the tensors of AnnLoader's default converter. CSR output is the X of the views that it yields if
-    that converter is off."""
+    """With dense output, AnnLoader's default converter makes the tensors. With CSR output, that converter is switched
+    off: AnnLoader yields views of the collection, and the adapter reads their X."""
 
     name = "annloader"
     imports = ("anndata", "torch")

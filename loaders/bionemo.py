@@ -1,4 +1,4 @@
-"""BioNeMo-SCDL: NVIDIA's memory-mapped CSR arrays, read one cell at a time."""
+"""Adapter of BioNeMo-SCDL, NVIDIA's data set of memory-mapped CSR arrays, which is read one cell at a time."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -18,10 +18,10 @@ BLOCK_ROWS = 100_000
 
 
 class BioNeMo:
-    """SCDL's collate function returns a CSR tensor with columns up to the last gene that occurs in the batch. The
-    adapter widens it to all genes.
+    """SCDL's collate function returns a CSR tensor whose last column is the last gene that occurs in the batch. The
+    adapter widens this tensor to all genes.
 
-    The store holds the complete X of every file, in the order of the files.
+    The store holds all values of X, in the order of the files.
     """
 
     name = "bionemo"
@@ -35,9 +35,10 @@ class BioNeMo:
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Appends file by file, so that at most one file's arrays are on disk twice.
+        """Converts one file at a time and appends it to the store. So the arrays of at most one file are on disk twice.
 
-        Memory: the obs tables, and one whole file if it has at most PAGED_MB, else BLOCK_ROWS rows of it.
+        Memory: the obs tables, and of the current file either all cells, if the file has at most PAGED_MB megabytes, or
+        BLOCK_ROWS rows. Raises Incompatible if X is dense.
         """
         _refuse_dense(dataset)
         from bionemo.scdl.io.single_cell_memmap_dataset import SingleCellMemMapDataset
@@ -96,7 +97,7 @@ class BioNeMo:
 
 
 class _WithRowIds:
-    """Pairs each cell of an SCDL data set with its row id, which SCDL's own items lack."""
+    """An SCDL data set whose items are pairs (SCDL's item for the cell, row id)."""
 
     def __init__(self, cells) -> None:
         self.cells = cells
@@ -109,7 +110,7 @@ class _WithRowIds:
 
 
 class _CollateWithRowIds:
-    """Collates pairs of cell and row id: (the result of `collate` for the cells, int64 array of the row ids)."""
+    """A collate function for the items of `_WithRowIds`. Returns (`collate` of the cells, int64 row ids)."""
 
     def __init__(self, collate) -> None:
         self.collate = collate

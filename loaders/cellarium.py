@@ -1,4 +1,7 @@
-"""Cellarium's distributed AnnData: caches whole h5ad shards, and shuffles the shards and the cells within each."""
+"""Adapter of Cellarium's distributed AnnData, which caches whole h5ad shards.
+
+It shuffles the shards, and the cells within each shard.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,10 +19,10 @@ SHARD_ROWS = 10_000  # cells per shard, as in the library's own examples
 
 
 class Cellarium:
-    """The shards hold the cells in the order of the files. Cells of different shards are not mixed.
+    """The shards hold the cells in the order of the files. The library delivers one shard after another.
 
-    If there are several shards, the last one has 0.5 to 1.5 times as many cells as each other one, so that no batch
-    spans more than two shards.
+    All shards but the last have SHARD_ROWS cells. If there are several shards, the last one has 0.5 to 1.5 times as
+    many, so that no batch of up to half of SHARD_ROWS cells spans more than two shards.
     """
 
     name = "cellarium"

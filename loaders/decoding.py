@@ -1,7 +1,7 @@
-"""Measures decoding alone and copying alone. Each is an upper bound on the throughput of our loader with a store.
+"""Measures the rates of decoding alone and of copying alone, in cells/s.
 
-The data is in memory before the clock starts. All cores that the process may use take part; `taskset -c 0` limits
-it to one.
+Each is an upper bound on the throughput of our loader with a store. The data is in memory before the clock starts. All
+cores that the process may use take part; `taskset -c 0` limits it to one.
 """
 
 import time
@@ -28,11 +28,9 @@ VALUE_BYTES = 4
 
 
 def of_store(source: Matrix, seconds: float) -> dict[str, object]:
-    """What `Loader.ceiling` returns; each rate is measured for at least `seconds`.
+    """The dict that `Loader.ceiling` returns, for a store that is open as `source`.
 
-    decode_cells_per_s: None if the store is not compressed. copy_cells_per_s: the rates by output, "csr" and "dense".
-    piece_bytes: the mean size in bytes of a compressed chunk of values, or, if the store is not compressed, of the
-    values of one cell.
+    Each rate is measured for at least `seconds`.
     """
     return {
         "decode_cells_per_s": decoded_cells_per_s(source, seconds),
@@ -42,9 +40,9 @@ def of_store(source: Matrix, seconds: float) -> dict[str, object]:
 
 
 def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
-    """Cells/s that one thread per core decompresses; None if the store is not compressed.
+    """Cells/s that one thread per core decodes; None if some array of the store has no chunks.
 
-    The chunks are a sample, spread evenly over the store. The measurement takes at least `seconds`.
+    The threads decode a sample of the chunks, spread evenly over the store. The measurement takes at least `seconds`.
     """
     arrays = [array for part in source.parts for array in (part.data, part.indices)]
     if not all(isinstance(array, Chunked) for array in arrays):
@@ -69,26 +67,30 @@ def decoded_cells_per_s(source: Matrix, seconds: float) -> float | None:
 
 
 def bundles(chunks: list[Any]) -> list[list[Any]]:
-    """The chunks in groups of PIECES_PER_TASK, the number of chunks that one task of the loader decodes."""
+    """The chunks in groups of PIECES_PER_TASK, the maximum number of chunks that one task of the loader decodes."""
     return [chunks[i : i + PIECES_PER_TASK] for i in range(0, len(chunks), PIECES_PER_TASK)]
 
 
 def works(array: Chunked, packed: list[bytes]) -> list[Callable[[], object]]:
-    """One function for each group of `bundles(packed)`. It decodes the group as the loader decodes whole chunks.
+    """For each group of `bundles(packed)`, a function that decodes the group with the decoder that the loader uses.
 
-    packed: compressed chunks of `array`.
+    packed: compressed chunks of `array`. Each function has its own buffers, and is not thread-safe.
     """
     compiled = array.codec.compiled if array.table else None
     if compiled == DEFLATE:
-        no_results = np.empty((0, array.whole), np.uint8)
-        return [
-            partial(inflate_each, hold(bundle, array.whole), *memory(), array.whole, False, no_results)
-            for bundle in bundles(packed)
-        ]
+        return inflating(packed, array.whole)
     room = np.empty((2, array.whole), np.uint8)
     if compiled == BLOSC and decode_each(*_joined(packed[:1]), *room):
         return [partial(decode_each, *_joined(bundle), *np.empty_like(room)) for bundle in bundles(packed)]
     return [partial(_decode_alone, array.codec, bundle, array.whole) for bundle in bundles(packed)]
+
+
+def inflating(packed: list[bytes], whole: int) -> list[Callable[[], object]]:
+    """As `works`, for zlib streams that decode to `whole` bytes each."""
+    no_results = np.empty((0, whole), np.uint8)
+    return [
+        partial(inflate_each, hold(bundle, whole), *memory(), whole, False, no_results) for bundle in bundles(packed)
+    ]
 
 
 def _decode_alone(codec: Codec, packed: list[bytes], whole: int) -> None:
@@ -101,10 +103,10 @@ def _joined(chunks: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
-    """Cells/s that one thread per core copies from memory. The measurement takes at least `seconds`.
+    """Cells/s that one thread per core copies within memory. The measurement takes at least `seconds`.
 
-    output: "csr" copies rows in random order into arrays that are reused. "dense" copies the rows in order into dense
-    batches of BATCH rows.
+    output: with "csr", rows are copied in random order into CSR arrays that are reused; with "dense", rows are copied
+    in file order into dense batches of BATCH rows.
     """
     cell_bytes = 2 * VALUE_BYTES * _nnz(source) / len(source)
     n = min(len(source), max(BATCH * source.threads, int(SAMPLE_BYTES / cell_bytes)))
@@ -138,8 +140,10 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
 
 
 def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
-    """The sum of the workers' results per second. Each worker is called repeatedly for at least `seconds`, in a thread
-    of its own."""
+    """The sum of the rates of all workers: the total of a worker's results, per second.
+
+    Each worker is called once to warm up, and then repeatedly for at least `seconds`, in a separate thread.
+    """
 
     def repeat(work: Callable[[], int], start: float) -> float:
         done, now = 0, start

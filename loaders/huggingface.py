@@ -1,4 +1,4 @@
-"""Hugging Face datasets over an Arrow store: for each cell a list of genes and a list of expressions."""
+"""Adapter of Hugging Face datasets. Its Arrow store has a list of gene indices and a list of values for each cell."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,11 +20,11 @@ OWN_LAST_BATCH = "each worker process ends its own shards with a batch that is n
 
 
 class HuggingFace:
-    """torch's DataLoader over the map-style data set, from which it requests whole minibatches: exact random access.
+    """torch's DataLoader, which requests whole minibatches from the library's map-style data set (random access).
 
-    If `iterable_buffer`, a number of cells, is not 0, the order "random" is read from the iterable data set instead,
-    which shuffles its shards, and the cells within a buffer of this size. Both data sets return Arrow tables, because
-    their conversion to arrays cell by cell takes several times as long.
+    `iterable_buffer` is a number of cells. If it is not 0, the library's iterable data set is used instead: it shuffles
+    the shards, and the cells within a buffer of this size. This is possible only for the order "random". Both data sets
+    return Arrow tables; the library's conversion to arrays, cell by cell, takes several times as long.
     """
 
     name = "huggingface"
@@ -104,8 +104,10 @@ class HuggingFace:
 
 
 class _Ranges:
-    """A sampler that yields each minibatch as a range of positions, in the order of the store. The library reads a
-    range as one slice."""
+    """A sampler that yields one range of row ids for each minibatch, in the order of the store.
+
+    The library reads a range as one slice.
+    """
 
     def __init__(self, n: int, size: int) -> None:
         self.n, self.size = n, size
@@ -117,7 +119,8 @@ class _Ranges:
 def _csr(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
     """(CSR matrix, row ids) of a minibatch; the row ids are None if the table has no column "row".
 
-    table: one row per cell. With `one_row`, as the iterable data set yields it: one row of lists over the cells.
+    table: a pyarrow table with one row per cell. With `one_row` (the iterable data set): a table with a single row,
+    whose entries are lists with one element per cell.
     """
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""lamindb's MappedCollection: several h5ad files as one data set, read one dense cell at a time."""
+"""Adapter of lamindb's MappedCollection, which reads several h5ad files as one data set, one dense cell at a time."""
 
 import os
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from loaders.protocol import UNCONVERTED, Batch
 
 
 class Mapped:
-    """Dense output is the tensors of torch's collate function. For CSR output the adapter converts the same tensors;
-    the conversion is part of the measured time."""
+    """With dense output, batches are the tensors that torch's default collate function makes. With CSR output, the
+    adapter converts these tensors; the conversion is part of the measured time."""
 
     name = "mapped"
     imports = ("lamindb", "torch")
@@ -36,7 +36,7 @@ class Mapped:
         library = _library()
 
         class WithRowIds(library):
-            """Adds the row id to each cell; the library's own items name only their file."""
+            """Adds the row id to each item; the library's own items identify only the file of the cell."""
 
             def __getitem__(self, i: int) -> dict:
                 return {**super().__getitem__(i), "row": i}
@@ -71,7 +71,8 @@ class Mapped:
 def _library() -> type:
     """lamindb's MappedCollection, imported without the user's settings.
 
-    With them, the import would create a folder in the home directory and connect to the user's lamindb instance.
+    With those settings, the import would create a folder in the home directory and connect to the user's lamindb
+    instance.
     """
     settings = {name: os.environ.pop(name, None) for name in ("LAMIN_SETTINGS_DIR", "LAMIN_CURRENT_INSTANCE")}
     with TemporaryDirectory() as folder:

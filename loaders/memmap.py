@@ -1,4 +1,4 @@
-"""A plain baseline: CSR arrays in NumPy memory maps."""
+"""A simple baseline: CSR arrays in files that are memory-mapped with NumPy."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ SLAB = 2_048  # cells
 
 
 class MemMap:
-    """Copies the rows of a minibatch one by one (order "random"), or as one range (order "stream")."""
+    """Copies the rows of a minibatch one by one (order "random"), or together as one slice (order "stream")."""
 
     name = "memmap"
     imports = ()

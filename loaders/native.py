@@ -1,4 +1,4 @@
-"""Adapters of our loader, loadstone: over the h5ad files, and over the stores of other loaders."""
+"""Adapters of our loader, loadstone, for the h5ad files and for the stores of other loaders."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,9 +23,10 @@ from loadstone.reading.matrix import Matrix, Part, open_matrix
 
 
 class Native:
-    """Reads `batch_size * fetch_factor` rows at a time, in blocks of up to `block_size` consecutive rows.
+    """loadstone over the h5ad files. It reads `batch_size * fetch_factor` rows at a time.
 
-    With `aligned`, blocks begin and end at the edges of storage chunks where possible, so that some blocks are shorter.
+    With the order "random", these rows are blocks of up to `block_size` consecutive rows. If `aligned` is true, blocks
+    begin and end at the edges of storage chunks where possible, so that some blocks are shorter than `block_size`.
     """
 
     name = "native"
@@ -96,7 +97,7 @@ for epoch in range(10):
             source.close()
 
     def ids(self, rows: np.ndarray) -> np.ndarray:
-        """The row ids of the cells at the positions `rows` of the store."""
+        """The row ids of the cells at the positions `rows` in the store; both are int64."""
         return rows
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -108,7 +109,10 @@ for epoch in range(10):
 
 
 class NativeOver(Native):
-    """The same loader over a converted store that holds X as one or several CSR matrices, the `parts`."""
+    """Base class for loadstone over a converted store that holds X as one or several CSR matrices.
+
+    parts: the function that opens these matrices, called with the folder of the store and a `Files`.
+    """
 
     parts: ClassVar[Callable[[Path, Files], list[Part]]]
     code = None  # these stores have no opener in the public API
@@ -119,7 +123,7 @@ class NativeOver(Native):
 
 
 class NativeZarr(NativeOver):
-    """The same loader over annbatch's zarr store, written in the order of the files."""
+    """loadstone over annbatch's zarr store in the order of the files."""
 
     name = "native_zarr"
     imports = AnnBatchUnshuffled.imports
@@ -135,7 +139,7 @@ class NativeZarr(NativeOver):
 
 
 class NativeZarrShuffled(NativeZarr):
-    """The same loader over annbatch's pre-shuffled zarr store. The order "stream" is the order of the store."""
+    """loadstone over annbatch's pre-shuffled zarr store. The order "stream" is the order of the store."""
 
     name = "native_zarr_shuffled"
     store = AnnBatch.store
@@ -151,7 +155,7 @@ class NativeZarrShuffled(NativeZarr):
 
 
 class NativeArrow(NativeOver):
-    """The same loader over the Arrow files of Hugging Face datasets."""
+    """loadstone over the Arrow files of Hugging Face datasets."""
 
     name = "native_arrow"
     imports = ("datasets",)
@@ -161,7 +165,7 @@ class NativeArrow(NativeOver):
 
 
 class NativeBioNeMo(NativeOver):
-    """The same loader over BioNeMo-SCDL's memory-mapped arrays."""
+    """loadstone over BioNeMo-SCDL's memory-mapped arrays."""
 
     name = "native_bionemo"
     imports = ("bionemo.scdl",)

@@ -1,6 +1,6 @@
-"""The protocol of an adapter: it opens a store, iterates over minibatches and converts data sets.
+"""The protocol of adapters. An adapter converts data sets, opens a store, and iterates over its minibatches.
 
-An adapter does not measure time, seed global generators, print, or change settings.
+An adapter must not measure time, seed global generators, print, or change settings.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ CLAIMS = {
     "reshuffled": "two epochs with the same seed differ",
     "batches": "all batches of an epoch but one have the requested size",
 }
-"""Name and meaning of what the contract tests require of every loader; `Loader.broken` names the exceptions."""
+"""The claims that the contract tests assert for every loader: name and meaning. `Loader.broken` declares exceptions."""
 
 
 class Batch(NamedTuple):
@@ -43,13 +43,16 @@ class Batch(NamedTuple):
 
 
 class Incompatible(Exception):  # noqa: N818 - an answer, not an error
-    """The loader cannot honour a condition. The message is the reason, and follows "cannot honour this condition: "."""
+    """Raised by an adapter that does not support a condition or a data set. The message is the reason.
+
+    The harness prints the message after "LOADER cannot honour this condition: ".
+    """
 
 
 class Loader(Protocol):
     """A loader under test.
 
-    A complete adapter of an imaginary library `acme`, which reads h5ad files as they are (loaders/acme.py):
+    A complete adapter of an imaginary library `acme`, which reads h5ad files without conversion (loaders/acme.py):
 
         import numpy as np
 
@@ -89,61 +92,64 @@ class Loader(Protocol):
             def close(self):
                 self.reader.close()
 
-    To have it tested, measured and drawn, add the line `"acme": "loaders.acme:Acme"` to `loaders.NAMES`. Its tests:
-    `pytest tests/loaders/test_contract.py -k acme`.
+    The line `"acme": "loaders.acme:Acme"` in `loaders.NAMES` registers it, so that it is tested, measured and drawn.
+    This command runs its tests: `pytest tests/loaders/test_contract.py -k acme`.
     """
 
     name: ClassVar[str]  # the name on the command line, in the records, and of the dependency group in pyproject.toml
-    imports: ClassVar[tuple[str, ...]]  # modules it needs; the parent process finds them without importing them
+    imports: ClassVar[tuple[str, ...]]  # modules that the loader needs; checked without importing them
     store: ClassVar[str]  # the format on disk and its version: "h5ad/1", "zarr-sharded/1"
     knobs: ClassVar[Mapping[str, object]]  # the loader's own parameters, with the defaults that its authors recommend
-    in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; then it is not compared
+    in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; its ceiling is copying only
 
     @classmethod
     def broken(cls, condition: Condition) -> Mapping[str, str]:
-        """The CLAIMS that do not hold under this condition, each with the reason; {} if all hold."""
+        """The CLAIMS that do not hold under this condition, as {name: reason}; {} if all hold."""
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
         """Writes the store into the empty folder `path`, and calls `progress` with the number of cells written so far.
 
-        Only loaders whose `store` is not UNCONVERTED have this method. It is called once per data set, and the caller
-        keeps the store only if it is complete. `progress` gets ints in ascending order, and `dataset.n_cells` last.
+        Only loaders whose `store` is not UNCONVERTED have this method. It is called once per data set. If it raises,
+        the caller deletes the folder. The arguments of `progress` must be ascending ints; the last is
+        `dataset.n_cells`. Raises Incompatible for a data set that the loader cannot convert.
         """
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Self:
         """Opens the store at `path`, or the files `dataset.paths` if `store` is UNCONVERTED.
 
-        rows: whether batches carry row ids. Raises Incompatible for a condition that the loader cannot honour. The
-        library is imported here, not when the adapter's module is imported.
+        rows: whether batches carry row ids. Raises Incompatible for a condition that the loader does not support. This
+        method imports the library; importing the adapter's module must not.
         """
 
     @classmethod
     def ceiling(cls, dataset: Dataset, path: Path, seconds: float) -> dict[str, object]:
-        """Upper bounds on the throughput with this store, each measured for `seconds` with one thread per core.
+        """Upper bounds on the throughput with this store. Each is measured for at least `seconds`, one thread per core.
 
-        Returns a dict of decode_cells_per_s (None if the store is not compressed), copy_cells_per_s (a dict by output),
-        and piece_bytes, the mean size of a chunk of values on disk or, if the store is not compressed, of the values of
-        a cell. Optional: for loaders that can decode their store and copy its cells separately.
+        Returns a dict with three keys. decode_cells_per_s: the rate of decoding alone; None if the store has no chunks,
+        and so is not compressed. copy_cells_per_s: the rate of copying alone, a dict by output, "csr" and "dense".
+        piece_bytes: the mean size in bytes of a stored chunk of values or, if there are no chunks, of the values of one
+        cell. Optional: only for loaders whose store can be decoded and whose cells can be copied without the loader.
         """
 
     @classmethod
     def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
-        """The source of a Python program that reads the data with the settings of the condition, without the harness.
+        """The source code of a Python program that reads the data with the settings of the condition.
 
-        The program uses the library's own API, reads labels too, and has the loop `for epoch in range(10)`. Optional.
+        The program uses only the library's own API and not the harness. It reads labels too, and contains the loop
+        `for epoch in range(10)`. This method is optional.
         """
 
     def epoch(self, index: int) -> Iterator[Batch]:
-        """One pass over the cells, in an order that is a function of (condition.seed, index).
+        """Iterates over the minibatches of epoch `index`, in an order that depends only on (condition.seed, index).
 
-        It is called with 0, 1, 2, ... in turn; each iterator is exhausted or dropped before the next call.
+        The caller passes 0, 1, 2, ... in turn, and exhausts or drops each iterator before the next call.
         """
 
     @property
     def fetch_rows(self) -> int:
-        """The number of rows per fetch: batches arrive in bursts of this many rows."""
+        """The number of rows per fetch of one process. The batches of a fetch arrive in a burst."""
 
     def close(self) -> None:
         """Releases files, threads and processes. It may be called in the middle of an epoch."""

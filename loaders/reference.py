@@ -1,5 +1,7 @@
-"""The oracle with which the other loaders must agree. It holds all cells in memory, permutes them and cuts them into
-minibatches."""
+"""The reference loader, against which the tests check the others.
+
+It holds all cells in memory, permutes them and cuts them into minibatches.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,10 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Reference:
-    """Reads all files when it is opened, so it needs 8 bytes of memory per stored value; a dense X stores zeros."""
+    """Reads all files into memory when it is opened: 8 bytes per stored value of X. In a dense X, zeros are stored too.
+
+    `open` raises Incompatible if less memory is available.
+    """
 
     name = "reference"
     imports = ("anndata",)

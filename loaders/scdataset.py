@@ -1,4 +1,4 @@
-"""scDataset over an AnnCollection of backed files: block sampling with batched fetching."""
+"""Adapter of scDataset (block sampling with batched fetching) over an AnnCollection of backed files."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,11 +18,12 @@ SAME_EPOCH = (
 
 
 class ScDataset:
-    """CSR output is passed through scDataset's callbacks. For dense output, `densify` says what is converted: "fetch"
-    converts each fetch with scDataset's adata_to_mindex, "batch" converts each minibatch in its batch_transform.
+    """With CSR output, X passes through scDataset's callbacks as a sparse matrix. With dense output, `densify` decides
+    when X is converted: "fetch" converts each fetch with scDataset's adata_to_mindex, "batch" converts each minibatch
+    in scDataset's batch_transform.
 
-    The defaults are the block size and fetch factor that scDataset's poster recommends, and the conversion that the
-    authors' benchmarks use.
+    The default block size and fetch factor are those that scDataset's poster recommends. The default of `densify` is
+    the conversion in the authors' benchmarks.
     """
 
     name = "scdataset"

@@ -1,4 +1,4 @@
-"""Reads the cells of h5ad files in slabs of some thousand cells, so that a store can be written in bounded memory."""
+"""Reads h5ad files in slabs of consecutive cells, so that a conversion needs only a bounded amount of memory."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from harness.data.dataset import Dataset
 
 
 class Slab(NamedTuple):
-    """CSR arrays of consecutive cells: data (float32), indices (int32) and indptr (int64, starting at 0)."""
+    """The CSR arrays of consecutive cells: data (float32), indices (int32) and indptr (int64, starting at 0)."""
 
     data: np.ndarray
     indices: np.ndarray
@@ -19,10 +19,10 @@ class Slab(NamedTuple):
 
 
 def csr_slabs(dataset: Dataset, rows_per_slab: int) -> Iterator[tuple[int, Slab]]:
-    """Pairs (row id of the first cell, the slab) for all slabs, in the order of the row ids.
+    """Yields pairs (row id of the slab's first cell, slab), in the order of the row ids, until all cells are read.
 
-    A slab holds 1 to `rows_per_slab` cells of one file. If X is dense, the slab holds the non-zeros, and while it is
-    made, its dense rows are in memory too.
+    A slab holds 1 to `rows_per_slab` cells of one file. If X is dense, a slab holds only the non-zero values, but its
+    dense rows are in memory while they are converted.
     """
     for path, offset, length in zip(dataset.paths, dataset.offsets.tolist(), dataset.lengths, strict=False):
         with h5py.File(path) as file:

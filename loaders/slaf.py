@@ -1,5 +1,7 @@
-"""SLAF: Lance fragments of (cell, gene, value) records, read in a thread. Its raw batches are tables, which the adapter
-converts to CSR."""
+"""Adapter of SLAF, which stores (cell, gene, value) records in Lance fragments and reads them in a background thread.
+
+SLAF yields its raw batches as tables. The adapter converts them to CSR.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -21,19 +23,21 @@ FRAGMENT_CELLS = 1_024  # per fragment: 16 scanners read 16,384 cells at a time
 FRAGMENTS = 48, 10_000
 """The minimum (if there are enough cells) and the maximum number of fragments of a store.
 
-Minimum: mixing needs three times as many fragments as scanners. Maximum: each fragment is appended with a list of all
-earlier ones; with 100,000 fragments, the lists would be larger than the cells.
+Minimum: three times the default number of scanners, without which cells are mixed too little. Maximum: whenever Lance
+appends a fragment, it writes a list of all earlier ones; with 100,000 fragments, these lists would be larger than the
+cells.
 """
 SLAB = 8_192  # cells
 COUNT_MAX, GENES_MAX = 2**16 - 1, 2**16
 
 
 class Slaf:
-    """A read takes one fragment from each of `n_scanners` scanners chosen at random, and shuffles their cells together.
+    """SLAF has one scanner for each fragment. A fetch reads from `n_scanners` scanners, chosen at random, and shuffles
+    their cells together. If `use_mixture_of_scanners` is False, fragments are instead read one after another, and the
+    order of the cells is the same in every epoch.
 
-    Every epoch creates a loader of the library, and drops it when all cells with counts have been delivered, because
-    the library waits 80 s before it ends an epoch. If `use_mixture_of_scanners` is False, fragments are read one after
-    another instead, in the same order in every epoch.
+    Every epoch creates a new SLAFDataLoader, and drops it when all cells with counts have been delivered, because the
+    library waits 80 s before it ends an epoch.
     """
 
     name = "slaf"
@@ -53,10 +57,12 @@ class Slaf:
 
     @classmethod
     def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Converts one virtual h5ad that refers to all files: given several, the library loses each one's last cell.
+        """Merges the files into one virtual h5ad and converts that. From several files, SLAF would lose the last cell
+        of each.
 
-        Memory: the obs table, and the cells of a slab or of a fragment. SLAF's authors store values as 16-bit integers.
-        Here this is done only if all values of a CSR X fit; the library itself would check the first 10,000.
+        Memory: the obs table, and the cells of one slab or one fragment. SLAF stores values as 16-bit integers by
+        default, after checking the first 10,000. Here it does so only if X is CSR and all values are whole numbers from
+        0 to COUNT_MAX; otherwise as float32. Raises Incompatible if there are more than GENES_MAX genes.
         """
         if dataset.n_genes > GENES_MAX:
             raise Incompatible(f"its conversion numbers genes in 16 bits, and there are {dataset.n_genes:,}")
@@ -118,7 +124,10 @@ class Slaf:
             raise RuntimeError(f"the library ended an epoch {remaining:,} cells early")
 
     def _csr(self, table) -> tuple[csr_matrix, np.ndarray]:
-        """(CSR matrix, row ids) of a table of the library. The rows of a cell are adjacent in it, even if shuffled."""
+        """(CSR matrix, row ids) of a raw batch: a table with one record for each stored value.
+
+        The records of a cell are adjacent, even if the cells are shuffled.
+        """
         cells = table["cell_integer_id"].to_numpy()
         indptr = np.concatenate([[0], np.flatnonzero(np.diff(cells)) + 1, [len(cells)]])
         genes = table["gene_integer_id"].to_numpy().astype(np.int32)
@@ -127,7 +136,7 @@ class Slaf:
         return csr_matrix((values, genes, indptr), shape=(len(ids), self.n_genes)), ids
 
     def close(self) -> None:
-        """Stops the reading thread and waits until it has ended. The library's own stop waits a second at most."""
+        """Stops the reading thread and waits until it has ended; the library itself waits for at most one second."""
         if self.loader is not None:
             prefetcher = self.loader._dataset.prefetcher  # there is no public way to stop it
             prefetcher.stop()
@@ -145,7 +154,7 @@ def _fragment_cells(dataset: Dataset) -> int:
 
 
 def _be_silent() -> None:
-    """Turns off the library's log. Call this before the library is imported, because the import prints a greeting."""
+    """Turns off SLAF's log. Must be called before SLAF is imported, because the import prints a greeting."""
     from loguru import logger
 
     os.environ.setdefault("LANCE_LOG", "error")
@@ -155,8 +164,8 @@ def _be_silent() -> None:
 def _write_virtual(dataset: Dataset, n_genes: np.ndarray, path: Path) -> None:
     """Writes an h5ad of all cells, with X as HDF5 virtual data sets over the files, and the column n_genes in obs.
 
-    n_genes: int64, the number of stored values of each cell. The library uses this column of obs; without it, it would
-    read all of X once more to count them.
+    n_genes: int64, the number of stored values of each cell. Without this column, SLAF would read all of X once more
+    to count these values.
     """
     import anndata as ad
     import h5py

@@ -1,4 +1,4 @@
-"""The streaming baseline of the papers: backed AnnData, read in the order of the files, one minibatch after another."""
+"""A streaming baseline: backed AnnData, read in the order of the files, one minibatch after another."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from loaders.protocol import UNCONVERTED, Batch, Incompatible
 
 
 class Stream:
-    """Reads `fetch_factor` minibatches with one slice. With `shuffle_buffer` it permutes the cells of each slice."""
+    """Reads `fetch_factor` minibatches as one slice. With `shuffle_buffer`, permutes the cells within each slice."""
 
     name = "stream"
     imports = ("anndata",)
@@ -55,7 +55,7 @@ class Stream:
                 yield Batch(to_output(x[part], self.condition.output), ids[part] if self.rows else None)
 
     def _read(self, start: int, stop: int) -> csr_matrix | np.ndarray:
-        """The cells with row ids start to stop - 1, which may lie in several files."""
+        """X of the cells with row ids start to stop - 1, which may be in several files."""
         parts = [
             file.X[max(start - first, 0) : stop - first]
             for file, first, end in zip(self.files, self.offsets, self.offsets[1:], strict=False)

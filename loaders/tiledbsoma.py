@@ -1,4 +1,8 @@
-"""TileDB-SOMA's PyTorch data set: reads random chunks of 64 cells into a buffer, and shuffles the buffer."""
+"""Adapter of TileDB-SOMA's PyTorch data set.
+
+With the order "random", it reads random chunks of `shuffle_chunk_size` cells into a buffer of `io_batch_size` cells,
+and shuffles the buffer.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +20,8 @@ SLAB_ROWS = 50_000  # cells per fragment; the library's own converter writes up 
 
 
 class TileDBSOMA:
-    """X has the schema that tiledbsoma.io writes. A cell's soma_joinid is its row id. obs and var hold ids."""
+    """In the store, X has the schema that tiledbsoma.io writes. obs and var have only the column soma_joinid, which
+    holds the row ids of the cells and the indices of the genes."""
 
     name = "tiledbsoma"
     imports = ("tiledbsoma_ml", "tiledbsoma", "torch")

@@ -1,4 +1,6 @@
-"""Our loader: block sampling with batched fetching, from files as they are.
+"""loadstone: a loader of single-cell matrices on disk. It reads h5ad, zarr and other files without converting them.
+
+It draws minibatches by block sampling with batched fetching, the method of the scDataset paper:
 
     from loadstone import BlockLoader, open_h5ad
 
@@ -7,9 +9,9 @@
         batch.x, batch.rows
 
 sampling/ draws the order of the rows in an epoch, and divides it among ranks and workers. formats/ opens files and
-validates their metadata; each of its modules is for one storage format. reading/ reads rows, and prefetches the next
-fetch. codecs/ decodes chunks in compiled loops. loader.py combines these into `BlockLoader`, and torch.py wraps it as
-a torch dataset. `python -m loadstone.compile` compiles the loops ahead of their first use.
+validates their metadata, with a module for each storage format. reading/ reads rows, and prefetches the next fetch.
+codecs/ decodes chunks in compiled loops. loader.py combines these into `BlockLoader`, and torch.py wraps `BlockLoader`
+as a torch dataset. `python -m loadstone.compile` compiles the loops before their first use.
 """
 
 from loadstone.formats.h5ad import open_h5ad

@@ -1,9 +1,10 @@
-"""Compiles the loops once after installation; otherwise the first minibatch waits up to a quarter of a minute for it.
+"""Compiles the loops of loadstone. Run it once after installation:
 
     python -m loadstone.compile
 
-The machine code is cached for all later processes. It covers gzip, float32 values and int32 indices; other types are
-compiled at their first use, which takes seconds.
+Otherwise the loops are compiled while the first minibatch is read, which takes up to 15 seconds. The machine code is
+cached for all later processes. It covers CSR matrices with gzip compression, float32 values and int32 indices. The
+loops for other codecs and dtypes are compiled at their first use, which takes seconds.
 """
 
 import logging
@@ -19,7 +20,7 @@ CELLS, GENES = 64, 16
 
 
 def main() -> None:
-    """Reads a few cells as CSR and as dense minibatches, which compiles all loops that reading them needs."""
+    """Writes a small h5ad file and reads it as CSR and as dense minibatches. This compiles the loops that are used."""
     logging.getLogger("loadstone").setLevel(logging.ERROR)  # no warning that loops are being compiled: the caller knows
     with TemporaryDirectory() as folder:
         path = Path(folder) / "few.h5ad"

@@ -14,7 +14,12 @@ from loadstone.sampling.sharding import Share, turn_of
 
 
 class Source(Protocol):
-    """Where rows come from: a `Matrix` or an `Indexed` collection."""
+    """What `BlockLoader` needs of a collection of rows. Implemented by `Matrix` and `Indexed`.
+
+    gather(rows): starts to read the rows with these ids, int64 (n,), as one fetch. batches(fetched, cuts): yields the
+    minibatches of a fetch; `fetched` is `Gathering.result()`, and minibatch i has the rows cuts[i] to cuts[i + 1] of
+    the fetch. aligned_blocks: see `Matrix.aligned_blocks`.
+    """
 
     def __len__(self) -> int: ...
 
@@ -28,9 +33,10 @@ class Source(Protocol):
 
 
 class Minibatch(NamedTuple):
-    """x: the rows as the source returns them, (rows, genes). rows: the ids of these rows, int64 (rows,).
+    """x: the rows in the form that the source returns, for example CSR, (rows, genes).
 
-    labels: for each name of a label, the codes of these rows, (rows,).
+    rows: the ids of these rows in the source, int64 (rows,). labels: for each label name, the codes of these rows,
+    (rows,).
     """
 
     x: Any
@@ -39,23 +45,27 @@ class Minibatch(NamedTuple):
 
 
 class BlockLoader:
-    """Shuffled minibatches of rows on disk, by block sampling with batched fetching (scDataset paper).
+    """Shuffled minibatches of rows on disk, by block sampling with batched fetching (method: scDataset paper).
 
-    Iterating yields a `Minibatch` at a time; each iteration is the next epoch:
+    Iterating over the loader yields the minibatches of one epoch, each a `Minibatch`. The next iteration is the next
+    epoch; after an iteration that was stopped early, it is the rest of the same epoch.
 
         loader = BlockLoader(open_h5ad("atlas.h5ad", output="dense"), batch_size=64)
         for batch in loader:
             batch.x, batch.rows
 
-    `batch_size * fetch_factor` rows are read at a time, in the order of the sampler, and divided into minibatches. For
-    given arguments, the order depends only on the seed and the number of the epoch. Ranks and workers divide it among
-    themselves (see `sampling.sharding.Share`). Not thread-safe; only one epoch can be iterated at a time.
+    A fetch reads `batch_size * fetch_factor` rows, in the order of the sampler, and is divided into minibatches. For
+    given arguments, the order depends only on the seed and the epoch index. The minibatches of an epoch are divided
+    among ranks and workers (see `sampling.sharding.Share`). Not thread-safe; only one epoch can be iterated at a time.
 
-    source: `open_h5ad(...)`, whose argument `output` decides between CSR and dense minibatches, or any other `Source`;
-    `close` closes it. subset: the ids of the rows to deliver, for example of a training split; None: all rows. labels:
-    for each name, the codes of all rows of the source, (rows,); a minibatch holds the codes of its own rows. drop_last:
-    leave out the rows at the end of an epoch that do not fill a minibatch. rank, worker: which of the `ranks` and
-    `workers` this is, from 0. Raises ValueError for invalid arguments, before any row is read.
+    source: the result of `open_h5ad`, whose argument `output` selects CSR or dense minibatches, or any other `Source`.
+    `BlockLoader.close` closes the source. subset: the ids of the rows to deliver, for example of a training split, in
+    any order; None: all rows. labels: for each label name, the codes of all rows of the source, (rows,); a minibatch
+    holds the codes of its own rows. drop_last: leave out the rows at the end of an epoch that do not fill a minibatch.
+    rank, worker: the index of this rank, 0 to ranks - 1, and of this worker, 0 to workers - 1.
+
+    Raises ValueError for invalid arguments. Weights or codes of a sampler that do not fit the source raise it when an
+    epoch begins, before any row is read.
     """
 
     def __init__(
@@ -93,25 +103,29 @@ class BlockLoader:
         self.drawn: tuple[int, list[Share]] | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
-        """The minibatches of the next epoch, or of the rest of the epoch whose state was loaded."""
+        """Yields the minibatches of the current epoch that are not yet delivered, then advances to the next epoch.
+
+        The current epoch is epoch 0 at first. `epoch` and `load_state_dict` change it.
+        """
         yield from self.epoch(self.epoch_index, self.delivered)
         self.epoch_index, self.delivered = self.epoch_index + 1, 0
 
     def __len__(self) -> int:
-        """The number of minibatches that this worker delivers in an epoch."""
+        """The number of minibatches that this worker delivers in a whole epoch."""
         return len(self._shares(self.epoch_index)[self.worker])
 
     def epoch(self, index: int, delivered: int = 0) -> Iterator[Minibatch]:
-        """The minibatches of this worker in epoch `index`.
+        """Yields the minibatches of this worker in epoch `index`, and makes it the current epoch.
 
-        delivered: the number of minibatches to leave out, which all workers together have delivered before.
+        delivered: the number of minibatches that all workers of this rank together have already delivered in this
+        epoch. They are skipped.
         """
         self.epoch_index, self.delivered = index, delivered
         shares = self._shares(index)
         given, turn = turn_of([len(share) for share in shares], delivered)
-        share = (self.worker + turn) % len(shares)  # the first worker delivers the next batch
+        share = (self.worker + turn) % len(shares)  # worker 0 delivers the next batch
         fetches = shares[share].fetches(given[share])
-        if self.is_new:  # whoever has started a program waits for its first minibatch
+        if self.is_new:  # a program has just started, and its user waits for the first minibatch
             fetches = first_batch_alone(fetches)
         self.is_new = False
         for rows, cuts, fetched in read_ahead(self.source, fetches):
@@ -123,10 +137,14 @@ class BlockLoader:
             del fetched
 
     def state_dict(self) -> dict[str, int]:
-        """The position in the epoch. A loader with the same arguments, given to `load_state_dict`, resumes there."""
+        """The seed, the epoch index, and the number of minibatches delivered in this epoch.
+
+        A loader with the same arguments resumes at this position after `load_state_dict`.
+        """
         return {"seed": self.seed, "epoch": self.epoch_index, "delivered": self.delivered}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Makes the next iteration resume at the position in `state`. ValueError if `state` has another seed."""
         if state["seed"] != self.seed:
             raise ValueError(f"the state is of seed {state['seed']}, and this loader has {self.seed}")
         self.epoch_index, self.delivered = state["epoch"], state["delivered"]
@@ -135,7 +153,7 @@ class BlockLoader:
         self.source.close()
 
     def _shares(self, index: int) -> list[Share]:
-        """The shares of all workers of this rank in epoch `index`. The order of an epoch is drawn only once."""
+        """The shares of all workers of this rank in epoch `index`. The latest result is kept for repeated calls."""
         if self.drawn and self.drawn[0] == index:
             return self.drawn[1]
         self.drawn = None  # one order in memory at a time
@@ -152,7 +170,7 @@ class BlockLoader:
 
 
 def _subset(subset: np.ndarray, n: int) -> np.ndarray:
-    """The row ids, int64, in ascending order. ValueError if there are none, or one comes twice or is not 0 to n - 1."""
+    """The row ids of a subset, sorted, int64. ValueError if it is empty, or an id repeats or is not 0 to n - 1."""
     try:
         ids = np.sort(row_ids(subset, n))
     except IndexError as error:

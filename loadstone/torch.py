@@ -13,16 +13,17 @@ from loadstone.loader import BlockLoader, Source
 class BlockDataset(IterableDataset):
     """Minibatches as dicts of tensors, for `DataLoader(dataset, batch_size=None, num_workers=w)`.
 
-    Each dict holds "x", the rows, float32 (rows, genes), as a dense tensor if `dense`, otherwise as a sparse CSR
-    tensor; "rows", the row ids, int64 (rows,); and under the name of each label its codes, (rows,).
+    Each dict holds the key "x" with the rows, float32 (rows, genes), as a dense tensor if `dense` is true and otherwise
+    as a sparse CSR tensor; the key "rows" with the row ids, int64 (rows,); and for each label name its codes, (rows,).
 
-    open_source: opens a source that yields CSR minibatches, for example `partial(open_h5ad, paths)`. It is called in
-    each worker process, because threads and open files do not survive a fork. arguments: those of `BlockLoader`. If
-    torch.distributed is in use, rank and ranks are taken from it unless `ranks` is given. Chunks are decoded by
-    threads, so more than one worker helps only if the work after reading is done in Python.
+    open_source: a function that opens and returns a source of CSR minibatches, for example `partial(open_h5ad, paths)`.
+    Each worker process calls it, because threads and open files cannot be shared with a forked process. arguments: the
+    keyword arguments of `BlockLoader`, without worker and workers, which come from the DataLoader. If torch.distributed
+    is initialized and `ranks` is not given, rank and ranks come from it. Chunks are decoded by threads, so more than
+    one worker process helps only if the Python code that runs in the worker after reading is slow.
 
-    Call `set_epoch` before each epoch, as with torch's DistributedSampler. Otherwise every epoch has the same order
-    with worker processes; without them, an epoch that follows a complete one is empty.
+    Call `set_epoch` before each epoch, as with torch's DistributedSampler. Without this call, every epoch has the same
+    order if there are worker processes. If there are none, every epoch after a complete one is empty.
     """
 
     def __init__(self, open_source: Callable[[], Source], *, dense: bool = False, **arguments: Any) -> None:
@@ -31,7 +32,7 @@ class BlockDataset(IterableDataset):
         if distributed and "ranks" not in arguments:
             arguments |= {"rank": torch.distributed.get_rank(), "ranks": torch.distributed.get_world_size()}
         self.open_source, self.dense, self.arguments = open_source, dense, arguments
-        # (number of the epoch, number of minibatches delivered in it), in memory shared with persistent workers.
+        # (epoch index, number of minibatches delivered in this epoch), in memory shared with persistent workers.
         self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
 
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
@@ -48,7 +49,7 @@ class BlockDataset(IterableDataset):
             loader.close()
 
     def __len__(self) -> int:
-        """The number of minibatches that this rank delivers in an epoch."""
+        """The number of minibatches that all workers of this rank together deliver in an epoch."""
         loader = self._loader()
         try:
             return len(loader)
@@ -56,13 +57,14 @@ class BlockDataset(IterableDataset):
             loader.close()
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the number of the next epoch, which begins with its first minibatch."""
+        """Makes the next iteration start at the first minibatch of this epoch index."""
         self.position[:] = torch.tensor([epoch, 0])
 
     def state_dict(self, delivered: int | None = None) -> dict[str, int]:
-        """The position in the epoch.
+        """The seed, the epoch index, and the number of minibatches delivered in this epoch.
 
-        delivered: the number of minibatches received in this epoch so far; required with worker processes.
+        delivered: the number of minibatches received from the DataLoader in this epoch. Required with worker processes,
+        because this process cannot count their minibatches. None: the number that this process has counted.
         """
         epoch, counted = self.position.tolist()
         return {
@@ -72,7 +74,10 @@ class BlockDataset(IterableDataset):
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """The next iteration resumes at this position. The number of workers must be the same as before."""
+        """Makes the next iteration resume at the position in `state`. ValueError if `state` has another seed.
+
+        The number of worker processes must be the same as when the state was saved; this is not checked.
+        """
         if state["seed"] != self.arguments.get("seed", 0):
             raise ValueError(
                 f"the state is of seed {state['seed']}, and this data set has {self.arguments.get('seed', 0)}"

@@ -15,6 +15,7 @@ from harness.condition import Condition
 from harness.data.dataset import Dataset
 from harness.grids import Grid
 from harness.records import orders
+from harness.records.base import Record
 from harness.records.ceiling import Ceiling, ceiling_of, roof
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
@@ -64,11 +65,12 @@ def _matching(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement])
     ]
 
 
-def of_one_code(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements of the code that was measured last: committed code, if there is any.
+def of_one_code[T: Record](measurements: Iterable[T]) -> list[T]:
+    """The records of the code that was measured last: committed code, if there is any.
 
     Records of the first edition of the rules do not name the code that they measured; for them it is the commit.
     """
+    measurements = list(measurements)
     clean = [m for m in measurements if not m.provenance.get("git_dirty")] or measurements
     if not clean:
         return []
@@ -76,8 +78,8 @@ def of_one_code(measurements: Sequence[Measurement]) -> list[Measurement]:
     return [m for m in clean if code_of(m) == newest]
 
 
-def code_of(m: Measurement) -> str | None:
-    """What identifies the code that a measurement is of."""
+def code_of(m: Record) -> str | None:
+    """What identifies the code that a record is of."""
     return m.provenance.get("code") or m.provenance.get("git_commit")
 
 
@@ -163,8 +165,8 @@ def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Mea
 
 
 def measured_on(dataset: str, measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements of one data set. A grid's file holds those of all data sets."""
-    return [m for m in measurements if m.condition.dataset == dataset]
+    """The measurements of one data set, without the second ones of A/A pairs. A grid's file holds all data sets."""
+    return [m for m in measurements if m.condition.dataset == dataset and not m.again]
 
 
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:

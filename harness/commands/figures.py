@@ -38,7 +38,7 @@ def draw(folder: Path, only: list[str] | None) -> None:
     A grid is drawn if all data sets in its records are among `only`. Also writes the comparison with the papers'
     claims.
     """
-    from analysis.tables import claims
+    from analysis.tables.claims import table
 
     out = console()
     loaded: dict[str, Dataset] = {}
@@ -65,4 +65,4 @@ def draw(folder: Path, only: list[str] | None) -> None:
                 written += publish_kind(loaded[spec], folder)
     if not written:
         raise UserError(f"{folder} holds no records of a data set of datasets.toml.")
-    print_written([*written, *claims.write(folder)], out)
+    print_written([*written, *table.write(folder, loaded.values())], out)

@@ -1,13 +1,13 @@
-"""Ablation of our loader: the throughput with each of its parts switched off.
+"""An ablation of loadstone: measures the throughput with each of its parts switched off, and prints tables.
 
     python -m harness.experiments.ablation tahoe-mini
 
-Files are in the page cache, so this measures decoding and not the disk. Parts that concern the disk are measured with a
-cold page cache, over 60,000 cells. Each part is measured off and on alternately, three times.
+The files are in the page cache, so that decoding is measured and not the disk. Only the read hints are also measured
+with a cold page cache, over the first 60,000 cells. Each part is measured off and on alternately, three times.
 
-It also measures the cost of verifying checksums, in the first epoch and later. And it compares our decoders with those
-of the libraries: in the whole loader, with the same compiled loop and the same checks; and on chunks in memory, both
-those of the files and the same values compressed as annbatch does.
+Two more tables show the cost of verifying checksums (in the first epoch and later), and the throughput of the whole
+loader with libdeflate and c-blosc in place of our decoders, in the same compiled loop with the same checks. The last
+table compares the decoders on chunks in memory: those of the files, and the same values compressed as annbatch does.
 """
 
 import sys
@@ -37,19 +37,19 @@ from loadstone.codecs import kernel, registry
 from loadstone.reading import arrays, matrix, plan
 from loadstone.reading.plan import Copies
 
-TIMING = Timing(warmup_s=3, measure_s=3)  # the warm-up covers the first epoch, which verifies all checksums
+TIMING = Timing(warmup_s=3, measure_s=3)  # the warm-up is to cover the first epoch, which verifies all checksums
 REPEATS = 3
 LIBRARY_REPEATS = 5
 SETTINGS = (16, 64), (512, 256)
 SETTING = {"block_size": 16, "fetch_factor": 64, "aligned": True, "output": "csr"}
 
-CHUNKS = 200  # that are decoded from memory
+CHUNKS = 200  # chunks of each array that are decoded from memory
 ZARR_CHUNK = 90_847  # elements; from annbatch's store of tahoe-mini
 COLD_CELLS = 60_000  # fewer than the data set has, so that no cell is read twice
 
 
 class Unpooled:
-    """Allocates new memory for each request, instead of reusing buffers."""
+    """A replacement for `loadstone.reading.buffers.Memory` that allocates new memory for each request."""
 
     def empty(self, n: int, dtype: type) -> np.ndarray:
         return np.empty(n, dtype)
@@ -69,16 +69,21 @@ def _add(data, indices, indptr, x):
 
 
 def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
-    """Divides the copies into tasks of equal parts of all arrays: a task reads indices and values of the same rows."""
+    """A replacement for `plan.tasks`: each task has an equal part of every array, so it reads whole rows.
+
+    size: the number of pieces per task, at most.
+    """
     n = -(-sum(len(each.of) for each in copies) // size)
     for k in range(n):
         yield [each.cut(slice(len(each.of) * k // n, len(each.of) * (k + 1) // n)) for each in copies]
 
 
 class Part(NamedTuple):
-    """How a part is switched off, and the setting in which it is measured.
+    """How a part of the loader is switched off, and the setting in which it is measured.
 
-    replaced: attributes of the `Matrix` and their replacements. patched: the same for attributes of modules.
+    replaced: attributes of the `Matrix` and their replacements. patched: attributes of modules and their replacements,
+    {(module, name): value}. aligned, verify: the arguments of `rate` while the part is off. cold: whether the page
+    cache is emptied first. setting: the arguments of `rate` with the part on.
     """
 
     replaced: dict[str, Any] = {}
@@ -111,7 +116,10 @@ PARTS = {
 
 
 def opened(dataset: Dataset, output: str, verify: str = "first", loader: str = "native") -> Matrix:
-    """Opens the files of the data set (`native`), or the store of another of our loaders, such as `native_zarr`."""
+    """Opens the h5ad files (loader "native"), or the store of another loadstone adapter, such as "native_zarr".
+
+    verify: see `open_h5ad`; used for "native" only.
+    """
     if loader == "native":
         return open_h5ad(dataset.paths, output=output, verify=verify)
     return loaders.get(loader).source(dataset, store_path(dataset, loader), output)
@@ -128,9 +136,10 @@ def rate(
     loader: str = "native",
     replaced: Mapping[str, Any] = {},
 ) -> float:
-    """Cells/s in minibatches of 64, after the first epoch. With a cold cache: of the first COLD_CELLS cells.
+    """Cells/s in minibatches of 64, measured for TIMING.measure_s seconds after a warm-up of TIMING.warmup_s.
 
-    replaced: attributes of the source and their replacements.
+    cold: evict the files first, and measure the first COLD_CELLS cells without a warm-up. replaced: attributes of the
+    `Matrix` and their replacements.
     """
     if cold:
         pagecache.evict(dataset.paths)
@@ -148,7 +157,7 @@ def rate(
 
 
 def first_epoch(dataset: Dataset, block_size: int, fetch_factor: int, verify: str) -> float:
-    """Cells/s of the first epoch, with the files in the page cache."""
+    """Cells/s of the whole first epoch, in CSR minibatches of 64. The files must be in the page cache."""
     batches = BlockLoader(opened(dataset, "csr", verify), sampler=BlockShuffling(block_size), fetch_factor=fetch_factor)
     try:
         return _rate_of(batches.epoch(0), dataset.n_cells)
@@ -157,7 +166,7 @@ def first_epoch(dataset: Dataset, block_size: int, fetch_factor: int, verify: st
 
 
 def _rate_of(batches: Iterator[Minibatch], n_cells: int) -> float:
-    """Cells/s of the first `n_cells` cells, or of all if there are fewer."""
+    """Cells/s of the first `n_cells` cells in `batches`, or of all cells if there are fewer."""
     start, rows = time.perf_counter(), 0
     for batch in batches:
         rows += touch(batch)
@@ -176,7 +185,7 @@ def replacing(patched: dict[tuple[Any, str], Any]) -> Iterator[None]:
 
 
 def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
-    """Measures one part, and passes its table row to `say`."""
+    """Measures the throughput with and without the part `name` of PARTS. Passes the row of the table to `say`."""
     part = PARTS[name]
     rates = []
     for _ in range(REPEATS):
@@ -189,7 +198,10 @@ def compare(dataset: Dataset, name: str, say: Callable[[str], None]) -> None:
 
 
 def verification(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """Compares each choice of `verify` with "never", in the first epoch and later. The choices alternate."""
+    """Compares the throughput of each value of `verify` with that of "never", in the first epoch and later.
+
+    The values are measured alternately. Passes each row of the table to `say`.
+    """
     for setting in SETTINGS:
         rates = {verify: [] for verify in ("never", "first", "always")}
         for _ in range(REPEATS):
@@ -203,7 +215,10 @@ def verification(dataset: Dataset, say: Callable[[str], None]) -> None:
 
 
 def against_libraries(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """Measures the whole loader with the libraries' decoders and with ours alternately, and ours twice (A/A)."""
+    """Measures the whole loader with the libraries' decoders and with ours, alternately.
+
+    Ours are measured twice, so that their ratio shows the noise (A/A). Passes each row of the table to `say`.
+    """
     for loader in ("native", "native_zarr"):
         for setting in SETTINGS:
             for verify in ("first", "always") if loader == "native" else ("",):
@@ -220,13 +235,16 @@ def against_libraries(dataset: Dataset, say: Callable[[str], None]) -> None:
 
 
 def times(ratios: Iterable[float]) -> str:
-    """The median and the range of the ratios, as text."""
+    """The median and the range of the ratios as text, such as "1.15 (1.13 to 1.21)"."""
     lowest, *_, highest = ordered = sorted(ratios)
     return f"{np.median(ordered):.2f} ({lowest:.2f} to {highest:.2f})"
 
 
 def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[bytes]]:
-    """Compresses the elements of the first CHUNKS chunks of an array as annbatch does: (array, its packed chunks)."""
+    """Converts the elements of the first CHUNKS chunks of an array to `dtype`, and compresses them as annbatch does.
+
+    Returns (the new array, its compressed chunks). Elements at the end that do not fill a chunk are left out.
+    """
     elements = np.concatenate([array.codec.decode(array.packed(i), array.whole) for i in range(CHUNKS)]).astype(dtype)
     pack = numcodecs.Blosc("lz4", 5, numcodecs.Blosc.SHUFFLE).encode
     whole = len(elements) // ZARR_CHUNK * ZARR_CHUNK
@@ -235,7 +253,10 @@ def chunked(array: arrays.Chunked, dtype: type) -> tuple[arrays.Chunked, list[by
 
 
 def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
-    """Compares the decoders on one thread. libdeflate verifies the checksum; our decoder leaves that to the caller."""
+    """Compares the decoders in microseconds per chunk, on one thread. Passes each row of the table to `say`.
+
+    libdeflate's time includes verifying the checksum; ours does not, because our decoder leaves that to its caller.
+    """
     source = open_h5ad(dataset.paths)
     data, indices = source.parts[0].data, source.parts[0].indices
     for name, array, packed in (
@@ -252,7 +273,7 @@ def decoders(dataset: Dataset, say: Callable[[str], None]) -> None:
 
 
 def _quickest(works: Sequence[Callable[[], object]]) -> float:
-    """Seconds of all calls together: the fastest of five runs."""
+    """The time in seconds to call each function once, in the fastest of five runs."""
     return min(timeit.repeat(lambda: [work() for work in works], number=1, repeat=5))
 
 

@@ -1,8 +1,9 @@
-"""Measures how the cost per cell of ranking genes, shuffling, reading and fitting depends on the cells per call.
+"""Measures how the cost per cell of ranking genes, shuffling, reading and fitting depends on the number of cells per
+call.
 
-SLAF's authors found with the first three that larger batches are cheaper per cell. In five phases they went from a
-loader of single cells to their own ("ladder"). Fitting a model is annbatch's first supplementary figure. Reading is
-measured with our own loader.
+The first three reproduce SLAF's authors, who found that larger batches cost less per cell. Fitting a model reproduces
+annbatch's first supplementary figure. Reading is measured with loadstone. A fifth measurement, the "ladder", repeats
+the five phases in which SLAF's authors went from a loader of single cells to their own.
 """
 
 import time
@@ -34,9 +35,10 @@ Timed = Callable[[], object]
 
 
 def measure(dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, str, int], list[float]]:
-    """Microseconds per cell, one value per repeat, by (law, method, size). Each repeat has another random order.
+    """Microseconds per cell, one value per repeat, by (law, method, size).
 
-    law: the operation, or "ladder". size: the number of cells per call; for "ladder", the number of the phase.
+    law: the operation, or "ladder". size: the number of cells per call; for "ladder", the index of the phase in PHASES.
+    Each repeat measures everything once, in a new random order. `say` is called with a description of each step.
     """
     with closing(open_h5ad(dataset.paths)) as source, h5py.File(dataset.paths[0]) as file:
         rows = np.random.default_rng(0).permutation(dataset.n_cells)[: max(max(sizes) for sizes in SIZES.values())]
@@ -52,7 +54,10 @@ def measure(dataset: Dataset, say: Callable[[str], None]) -> dict[tuple[str, str
 
 
 def us_per_cell(timed: Timed, cells: int) -> float:
-    """Microseconds per cell of `timed`, which processes `cells` cells: one warm-up call, then at least LEAST_S."""
+    """The time per cell in microseconds of `timed`, which processes `cells` cells per call.
+
+    After one warm-up call, `timed` is called repeatedly for at least LEAST_S seconds.
+    """
     timed()
     start, calls = time.perf_counter(), 0
     while (seconds := time.perf_counter() - start) < LEAST_S or not calls:
@@ -62,7 +67,7 @@ def us_per_cell(timed: Timed, cells: int) -> float:
 
 
 def take(source: object, rows: np.ndarray) -> csr_matrix:
-    """The cells with the row ids `rows`, in this order, as one matrix."""
+    """The cells with the row ids `rows`, in this order, as one CSR matrix. source: a `Matrix` with CSR output."""
     gathering = source.gather(rows)
     (x,) = source.batches(gathering.result(), [0, len(rows)])
     return x
@@ -81,14 +86,14 @@ def _ranking(cells: csr_matrix) -> Work:
 
 
 def rank_pandas(x: csr_matrix) -> np.ndarray:
-    """The genes of each cell in descending order of count, at most RANKED per cell, concatenated: int32."""
+    """The gene indices of each cell by descending count, at most RANKED per cell; all cells concatenated, int32."""
     table = pd.DataFrame({"cell": np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), "gene": x.indices, "x": x.data})
     table["rank"] = table.groupby("cell")["x"].rank(method="first", ascending=False)
     return table[table["rank"] <= RANKED].sort_values(["cell", "rank"])["gene"].to_numpy()
 
 
 def rank_polars(x: csr_matrix) -> np.ndarray:
-    """The same as `rank_pandas` with window functions of polars, as SLAF does it."""
+    """The result of `rank_pandas`, computed with window functions of polars, as in SLAF."""
     import polars as pl
 
     cell = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
@@ -98,7 +103,7 @@ def rank_polars(x: csr_matrix) -> np.ndarray:
 
 
 def rank_compiled(x: csr_matrix) -> np.ndarray:
-    """The same as `rank_pandas` in a compiled loop over cells, on all cores."""
+    """The result of `rank_pandas`, computed in a compiled loop over the cells, on all cores."""
     kept = np.minimum(np.diff(x.indptr), RANKED)
     starts = np.concatenate([[0], np.cumsum(kept)])
     out = np.empty(starts[-1], np.int32)
@@ -125,7 +130,7 @@ def _shuffling(cells: csr_matrix) -> Work:
 
 
 def _reading(source: object) -> Work:
-    """Reads consecutive cells from random positions; from the page cache after the first time."""
+    """Reads consecutive cells from 1,000 random positions. Later reads of a position may come from the page cache."""
     for size in SIZES["reading"]:
         first_rows = np.random.default_rng(0).integers(0, len(source) - size, 1_000)
         row = iter(np.resize(first_rows, 1_000_000))
@@ -133,7 +138,7 @@ def _reading(source: object) -> Work:
 
 
 def _fitting(cells: csr_matrix) -> Work:
-    """Training steps of the models of the training experiments (harness/experiments/heads.py)."""
+    """Training steps of the models in harness/experiments/heads.py. Yields nothing without torch and scikit-learn."""
     if not (find_spec("torch") and find_spec("sklearn")):
         return
     import torch
@@ -157,7 +162,7 @@ def _fitting(cells: csr_matrix) -> Work:
 
 
 def _ladder(file: h5py.File, source: object) -> Work:
-    """The five phases on h5ad. `size` is the number of the phase."""
+    """The five phases of the ladder, over h5ad. `size` is the index of the phase. Phase 3 needs polars."""
     from anndata.io import sparse_dataset
 
     x = sparse_dataset(file["X"])

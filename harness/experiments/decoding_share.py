@@ -1,10 +1,11 @@
-"""The throughput of our loader as a share of decoding alone. The rest is reading, copying, shuffling and Python.
+"""Measures the throughput of our loader as a share of the rate of decoding alone.
 
     python -m harness.experiments.decoding_share tahoe-mini
 
-measures the loader and decoding alone in turn. Blocks have 512 cells, buffers have 16,384, and the files are in the
-page cache. All cores that the process may use take part; `taskset -c 0` limits it to one. `python -m harness ceiling`
-measures all stores, and the disk.
+The difference is the cost of reading, copying, shuffling and Python. The loader and decoding alone are measured
+alternately. Blocks have up to 512 cells, a fetch has 16,384 cells, and the files are in the page cache. All cores that
+the process may use take part; `taskset -c 0` limits it to one. `python -m harness ceiling` measures other stores too,
+and the disk.
 """
 
 import sys

@@ -15,9 +15,9 @@ NO_LABEL = -1
 
 
 class Counts:
-    """The counts of a minibatch, (rows, genes), as bags: the genes of each cell, and the cells of each gene.
+    """The values of a sparse minibatch, (rows, genes), as `Bags`: the genes of each cell, and the cells of each gene.
 
-    Sparse matrix products are computed as weighted sums over bags (`Bags.times`), without a dense copy of the counts.
+    Products with this matrix are computed as weighted sums over bags (`Bags.times`), without a dense copy of it.
     """
 
     def __init__(self, x: csr_matrix, device: torch.device) -> None:
@@ -25,14 +25,18 @@ class Counts:
 
 
 class Bags(NamedTuple):
-    """Bag i consists of members[starts[i] : starts[i + 1]], int64, with their float32 weights."""
+    """Weighted bags of row indices of some other matrix.
+
+    Bag i has the indices members[starts[i] : starts[i + 1]] and the weights at the same positions. The last bag extends
+    to the end. members and starts are int64, weights are float32.
+    """
 
     members: torch.Tensor
     starts: torch.Tensor
     weights: torch.Tensor
 
     def times(self, matrix: torch.Tensor) -> torch.Tensor:
-        """The weighted sum of the rows of `matrix` that each bag names, (bags, columns)."""
+        """For each bag, the weighted sum of those rows of `matrix` whose indices are in the bag: (bags, columns)."""
         return embedding_bag(self.members, matrix, self.starts, mode="sum", per_sample_weights=self.weights)
 
 
@@ -42,10 +46,10 @@ def _bags(x: csr_matrix | csc_matrix, device: torch.device) -> Bags:
 
 
 class _Product(torch.autograd.Function):
-    """Counts times weights, (rows, genes) x (genes, columns), with a gradient only for the weights.
+    """The matrix product of counts and weights, (rows, genes) x (genes, columns), with a gradient only for the weights.
 
-    The gradient is computed with bags too, those of the genes. torch's own gradient of `embedding_bag` processes the
-    counts one by one and takes four times as long.
+    The gradient is computed with the bags `counts.of_genes`. torch's own gradient of `embedding_bag` processes the
+    counts one by one, and takes four times as long.
     """
 
     @staticmethod
@@ -61,7 +65,8 @@ class _Product(torch.autograd.Function):
 def keep_freed_memory() -> None:
     """Configures glibc, if it is in use, to keep freed memory instead of returning it to the system.
 
-    The gradient of the first layer has tens of MB per minibatch. New pages for it cost more time than computing it.
+    The gradient of the first layer takes tens of MB in each minibatch. Getting new memory pages for it from the system
+    takes longer than computing it.
     """
     import ctypes
 
@@ -73,11 +78,11 @@ def keep_freed_memory() -> None:
 
 
 class Heads(torch.nn.Module):
-    """For each task a linear classifier and a perceptron with two hidden layers of 512 units (GELU).
+    """Two heads for each task: a linear classifier, and a perceptron with two hidden layers of 512 units (GELU).
 
-    Heads share no parameters, so the sum of their losses trains each as if it were alone. Their first layers are
-    concatenated into one matrix, so that a minibatch is multiplied once. Weights are initialised with the uniform
-    Xavier distribution (Glorot and Bengio 2010), biases with 0.
+    Heads share no parameters, so minimising the sum of their losses trains each head independently. The first layers of
+    all heads are concatenated into one matrix, so that a minibatch is multiplied only once. Weights are initialised
+    with the uniform Xavier distribution (Glorot and Bengio 2010), biases with 0.
 
     genes: number of inputs. classes: the number of classes of each task.
     """
@@ -103,7 +108,7 @@ class Heads(torch.nn.Module):
         return [f"{kind} {task}" for kind in KINDS for task in self.classes]
 
     def forward(self, counts: Counts) -> list[torch.Tensor]:
-        """The logits of each head, (rows, classes)."""
+        """The logits of each head, (rows, classes of its task), in the order of `names`."""
         parts = (_Product.apply(counts, self.first) + self.first_bias).split(self.widths, dim=1)
         n = len(self.classes)
         logits = list(parts[:n])
@@ -113,9 +118,10 @@ class Heads(torch.nn.Module):
         return logits
 
     def losses(self, counts: Counts, labels: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The mean cross-entropy of each head in nats, (heads,). Cells without a label are left out.
+        """The mean cross-entropy of each head in nats, (heads,), in the order of `names`.
 
-        labels: int64 codes by task, (rows,).
+        labels: the int64 codes of the cells by task, (rows,). Cells with the code NO_LABEL are left out; the loss is 0
+        if no cell has a label.
         """
         targets = [labels[task] for _ in KINDS for task in self.classes]
         losses = []

@@ -1,7 +1,8 @@
 """The compiled loop with libdeflate and c-blosc instead of our own decoders, for comparison in `ablation`.
 
-Reads, checks and copies are the same. libdeflate cannot decode only the head of a chunk. Here an output buffer that is
-too small stops it, which is correct only if the chunk has no stored blocks. So do not use this module to read files.
+Reading, checks and copying are the same as in `kernel.copy_pieces`. Do not use this module for anything else:
+libdeflate cannot decode only the head of a chunk, so it is stopped by an output buffer that is too small. The result is
+correct only if the chunk has no stored blocks (RFC 1951).
 """
 
 import ctypes
@@ -24,7 +25,7 @@ _kernel_copies = kernel.copy_pieces
 
 
 def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
-    """The same as `kernel.copy_pieces`, but decodes with the libraries."""
+    """A replacement for `kernel.copy_pieces` that decodes with libdeflate and c-blosc."""
     if codec == PLAIN:
         return _kernel_copies(codec, dtype, pieces, begin, end, target, out, n_genes)
     if not hasattr(_thread, "decompressor"):

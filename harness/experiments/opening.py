@@ -1,10 +1,11 @@
-"""The time that our own loader takes to open the files of a data set, or files as large as those of Tahoe-100M.
+"""Measures the time that our loader takes to open the files of a data set, or files as large as those of Tahoe-100M.
 
     python -m harness.experiments.opening tahoe-mini
     python -m harness.experiments.opening large FOLDER
 
-`large` writes 14 files of 7.2 million cells and 206,000 chunks per array into FOLDER (1.6 GB), unless they are there.
-Every chunk holds zeros, so that the files can be opened, but not used. Files are in the page cache.
+`large` first writes 14 files into FOLDER (1.6 GB), unless they exist. Each has 7.2 million cells, and 206,000 chunks
+per array. Every chunk holds only zeros, so the files can be opened, but not used for training. In both cases, the
+files are read into the page cache before the time is measured.
 """
 
 import sys
@@ -25,7 +26,7 @@ FILES, CELLS, COUNTS, GENES = 14, 7_200_000, 1_400, 62_710
 
 
 def write_large(folder: Path) -> list[Path]:
-    """The paths of the large files in `folder`. Those that are missing are written."""
+    """Writes those of the large files that do not exist in `folder`. Returns the paths of all large files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"plate{number}.h5ad" for number in range(1, FILES + 1)]
     for path in paths:

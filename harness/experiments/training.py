@@ -1,4 +1,7 @@
-"""Trains the same models for one epoch on the same cells in a given order, read with our own loader."""
+"""Trains the models of `heads` for one epoch, in one of several orders of the same cells, and evaluates them.
+
+The cells are read with loadstone.
+"""
 
 import time
 from collections.abc import Callable
@@ -36,15 +39,20 @@ SAMPLERS: dict[str, Callable[["Cells"], Sampler]] = {
     "block-weighted": lambda cells: BlockWeightedSampling(cells.weights(), 16),
     "true-weighted": lambda cells: BlockWeightedSampling(cells.weights(), 1),
 }
-"""The orders of scDataset's training experiments, with blocks of 16 cells and buffers of 16,384."""
+"""The orders of scDataset's training experiments, by the name of the arm.
+
+"block" and "block-weighted" use blocks of 16 cells, "random" and "true-weighted" single cells. Fetches have 16,384
+cells.
+"""
 
 
 class Cells:
-    """A data set, split into a training set and two test sets of row ids (int64).
+    """A data set, split into a training set and two test sets; each is an ascending array of int64 row ids.
 
-    The test set "plate" is from the last plate, and tests generalisation to another experiment. The test set "iid" is
-    a random sample of the other plates. labels: by task, int64 codes by row id. Raises UserError if the data set has
-    cells of only one plate.
+    The test set "plate" has cells of the last plate only, and tests generalisation to another experiment. The test set
+    "iid" is a random sample of the other plates; their other cells are the training set. labels: for each task, the
+    int64 code of each cell, (n_cells,); -1 for a missing label. Raises UserError if fewer than two cells are outside
+    the last plate.
     """
 
     def __init__(self, dataset: Dataset, tasks: tuple[str, ...]) -> None:
@@ -67,9 +75,10 @@ class Cells:
         return {task: int(codes.max()) + 1 for task, codes in self.labels.items()}
 
     def weights(self) -> np.ndarray:
-        """Sampling weights, float64, (n_cells,): higher for cells of rare pairs of cell line and drug.
+        """Sampling weights by row id, float64, (n_cells,).
 
-        Cells with an unknown cell line or drug have weight 0.
+        They are higher for pairs of cell line and drug that are rare in the training set. Cells with an unknown cell
+        line or drug have weight 0.
         """
         lines, drugs = self.labels["cell_line"], self.labels["drug"]
         pairs = np.where((lines >= 0) & (drugs >= 0), lines * self.classes["drug"] + drugs, -1)
@@ -77,7 +86,7 @@ class Cells:
         return np.where(pairs >= 0, 1 / (counts[pairs + 1] + SMOOTHING * len(self.train)), 0)
 
     def loader(self, sampler: Sampler, rows: np.ndarray, seed: int = 0) -> BlockLoader:
-        """Our loader over the cells `rows`, with the labels of all tasks and the plates."""
+        """A loader of the cells with the row ids `rows`. Minibatches have the labels of all tasks and the plates."""
         labels = self.labels | {PLATE: self.plates}
         return BlockLoader(
             open_h5ad(self.dataset.paths), sampler=sampler, subset=rows, labels=labels, seed=seed,
@@ -85,7 +94,10 @@ class Cells:
         )  # fmt: skip
 
     def most_counted(self, genes: int) -> np.ndarray:
-        """int64, ascending: the indices of the `genes` genes with the highest total counts in the training cells."""
+        """The indices of the `genes` genes with the highest total counts, int64, ascending.
+
+        The totals are those of all training cells, or of a random sample if there are more than COUNTED.
+        """
         totals = np.zeros(self.dataset.n_genes)
         with closing(self.loader(BlockShuffling(16), self.train)) as loader:
             for batch in islice(loader.epoch(0), COUNTED // SETTINGS["batch_size"]):
@@ -94,7 +106,10 @@ class Cells:
 
 
 class Inputs:
-    """Turns counts into inputs of the models: log(1 + counts normalised to 10,000 per cell), for the chosen genes."""
+    """Turns the counts of a minibatch into inputs of the models: log(1 + counts normalised to 10,000 per cell).
+
+    The counts are normalised over all genes; then only the genes with the indices `chosen` are kept.
+    """
 
     def __init__(self, chosen: np.ndarray, n_genes: int, device: torch.device) -> None:
         self.column = np.full(n_genes, -1, np.int64)
@@ -113,7 +128,7 @@ class Inputs:
 
 
 def key_of(dataset: Dataset, arm: str, seed: int, genes: int) -> str:
-    """The key of a run on this data set with the settings of this module."""
+    """The key that identifies a run on this data set with the SETTINGS of this module, see `records.key_of`."""
     return records.key_of(dataset.fingerprint, arm, seed, genes, *SETTINGS.values())
 
 
@@ -125,11 +140,12 @@ def train(
     folder: Path,
     progress: Callable[[int, int, str], None],
 ) -> dict[str, Any]:
-    """Trains for one epoch in one order, and returns fields of `records.Run`.
+    """Trains for one epoch in one order, evaluates the models, and writes the log of the run.
 
-    chosen: the genes to train on. arm: a key of SAMPLERS. folder: where the log is written, see `records.curve_path`.
-    progress(minibatches done, minibatches in all, loss as text) is called after each minibatch. A checkpoint is saved
-    every minute; an interrupted run resumes from it at the next minibatch.
+    chosen: the indices of the genes to train on. arm: a key of SAMPLERS. folder: the results folder for the log, see
+    `records.curve_path`. progress(minibatches done, minibatches in total, loss as text) is called after each minibatch.
+    A checkpoint is saved every minute; the next call with the same arguments resumes an interrupted run from it.
+    Returns the fields minibatches, seconds, scores, genes and SETTINGS of `records.Run`.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     keep_freed_memory()
@@ -166,7 +182,10 @@ def train(
 def _resume(
     checkpoint: Path, heads: Heads, optimizer: torch.optim.Optimizer, loader: BlockLoader
 ) -> tuple[list[np.ndarray], list[int], float]:
-    """Loads a checkpoint, if there is one: (losses, plates, seconds) of the minibatches before it."""
+    """Loads the checkpoint into the models, optimizer and loader, if there is one.
+
+    Returns (losses, plates, seconds) of the minibatches before the checkpoint; ([], [], 0.0) without a checkpoint.
+    """
     if not checkpoint.exists():
         return [], [], 0.0
     state = torch.load(checkpoint, map_location="cpu", weights_only=True)
@@ -201,7 +220,7 @@ def _save(
 
 @torch.no_grad()
 def evaluate(heads: Heads, inputs: Inputs, cells: Cells) -> dict[str, dict[str, dict[str, float]]]:
-    """Macro-F1 and accuracy by head and test set. Cells without a label are left out."""
+    """The scores by head, test set and name of the score ("macro_f1", "accuracy"), on all cells that have a label."""
     scores: dict[str, dict[str, dict[str, float]]] = {name: {} for name in heads.names}
     for test, rows in cells.tests.items():
         predicted: list[list[np.ndarray]] = [[] for _ in heads.names]

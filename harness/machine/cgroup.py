@@ -56,7 +56,7 @@ class Group:
             (folder / "io.max").write_text(f"{device} rbps={bytes_per_s} riops={reads_per_s}")
 
     def has_killed(self) -> bool:
-        """Whether a process of the group was killed because it exceeded the memory limit."""
+        """Whether Linux has killed a process of the group because the group exceeded its memory limit."""
         if "memory" not in self.folders:
             return False
         name = {"cgroup v1": "memory.oom_control", "cgroup v2": "memory.events"}[self.kind]
@@ -64,7 +64,7 @@ class Group:
         return int(counts.get("oom_kill", 0)) > 0
 
     def close(self) -> None:
-        """Removes the group. All its processes must have ended."""
+        """Removes the group, whose processes must all have ended. Raises OSError if that fails for GONE_S seconds."""
         for folder in set(self.folders.values()):
             stop = time.monotonic() + GONE_S
             while True:
@@ -79,7 +79,7 @@ class Group:
 
 @contextmanager
 def group(*controllers: Controller) -> Iterator[Group | None]:
-    """Yields a new group with these controllers, or None if this user cannot create one. It is removed at the end."""
+    """Yields a new group with these controllers, and removes it at the end; None if this user cannot create one."""
     created = _create(controllers)
     try:
         yield created
@@ -89,7 +89,7 @@ def group(*controllers: Controller) -> Iterator[Group | None]:
 
 
 def kind(*controllers: Controller) -> str | None:
-    """The kind of group with these controllers that this user can create; None if there is none."""
+    """The kind of group with these controllers that this user can create: "cgroup v1", "cgroup v2" or None."""
     with group(*controllers) as created:
         return created.kind if created else None
 
@@ -116,11 +116,12 @@ def _folder_in(parent: Path) -> Path:
 
 
 def _parents(controllers: tuple[Controller, ...]) -> Iterator[tuple[str, dict[Controller, Path]]]:
-    """(kind, folder by controller) of existing groups in which a group with the controllers may be created.
+    """Yields (kind, folder by controller) of existing groups in which a new group can perhaps be created.
 
-    Version 1: the group of this process, then the root group of each controller. Version 2: a group can pass its
-    controllers to children only if it contains no processes. So the candidates are the parent of this process's group,
-    which a user's scope has delegated to the user, and this process's group, if it passes all the controllers on.
+    Version 1: the group of this process, then the root group of each controller. Version 2: the parent of this
+    process's group, then this process's group; each only if it passes all the controllers on to its children. The
+    parent comes first because a group that contains processes cannot pass controllers on. In a user's session, systemd
+    delegates it to the user.
     """
     try:
         lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]

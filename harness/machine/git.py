@@ -13,9 +13,9 @@ MEASURED = (
 
 
 def state() -> tuple[str | None, bool | None]:
-    """(hash of the commit, whether the code differs from it); (None, None) outside a checkout or without git.
+    """(hash of the commit, whether the code differs from that commit); (None, None) outside a checkout or without git.
 
-    "The code" is the tracked files outside results/, and all files in the packages, even untracked ones.
+    "The code" is the tracked files outside results/, and the untracked files in the packages that git does not ignore.
     """
     commit = _git("rev-parse", "HEAD")
     if commit is None:

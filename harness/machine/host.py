@@ -34,10 +34,10 @@ def cpu_name() -> str:
 
 @cache
 def machine() -> str:
-    """A folder name for this machine: processor, cores, memory, and four hex digits of a hash of its identity.
+    """A folder name for this machine: processor, available cores, memory in GiB, and four hex digits.
 
-    The digits distinguish machines of the same kind, so that results of another machine are not taken for this
-    machine's. The hash does not reveal who owns the machine.
+    The digits are from a hash of the machine's identity, so that different machines of the same kind have different
+    names. The hash does not reveal who owns the machine.
     """
     cpu = re.sub(r"\(.*?\)|\bCPU\b|\bProcessor\b|@.*", " ", cpu_name())
     gib = round(psutil.virtual_memory().total / 2**30)
@@ -49,14 +49,14 @@ def machine() -> str:
 
 
 def filesystem(path: Path) -> str | None:
-    """The type of the file system that holds `path`, as /proc/mounts names it; None if its mount is not listed."""
+    """The type of the file system that holds `path`, such as "ext4"; None if the system does not list its mount."""
     resolved = path.resolve()
     mounts = [p for p in psutil.disk_partitions(all=True) if resolved.is_relative_to(p.mountpoint)]
     return max(mounts, key=lambda p: len(p.mountpoint)).fstype if mounts else None
 
 
 def read_ahead_bytes(path: Path) -> int | None:
-    """The read-ahead of the disk that holds `path`, in bytes; None if the system does not report it."""
+    """The read-ahead in bytes of the disk that holds `path`; None if the system does not report it."""
     device = os.stat(path).st_dev
     with suppress(OSError, ValueError):
         return int(Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb").read_text()) * 1024
@@ -64,7 +64,7 @@ def read_ahead_bytes(path: Path) -> int | None:
 
 
 def facts() -> dict[str, Any]:
-    """The part of a measurement's provenance that describes the machine."""
+    """The description of the machine and its software that is part of the provenance of each measurement."""
     return {
         "python": platform.python_version(),
         "machine": machine(),

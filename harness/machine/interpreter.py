@@ -1,9 +1,11 @@
-"""Which Python runs a loader: this one, or that of .venvs/LOADER if the loader cannot be installed with the others.
+"""Finds the Python that runs a loader, and what is installed there.
+
+It is the Python of .venvs/LOADER, for a loader that cannot be installed together with the others, or else this Python.
 
     python -m harness.machine.interpreter MODULE ...
 
-prints an `Environment` as JSON. This module needs only the standard library, so that it works in an incomplete
-environment too.
+This command prints the `Environment` of the Python that runs it, as JSON. This module imports only the standard
+library, so that it works in an incomplete environment too.
 """
 
 import json
@@ -36,7 +38,10 @@ class Environment:
 
 
 def own(loader: str) -> Path | None:
-    """The loader's own environment, relative to the project; None if it has none, or if this Python belongs to it."""
+    """The folder of the loader's separate environment, relative to the project's root.
+
+    None if the loader has no separate environment, or if this Python belongs to that environment.
+    """
     folder = OWN / loader
     if Path(sys.prefix).resolve() == ROOT / folder or not (ROOT / folder / "bin" / "python").exists():
         return None
@@ -44,19 +49,21 @@ def own(loader: str) -> Path | None:
 
 
 def interpreter(loader: str) -> str:
-    """The path of the Python that runs the loader and its conversion."""
+    """The path of the Python executable that runs the loader and its conversion."""
     folder = own(loader)
     return str(ROOT / folder / "bin" / "python") if folder else sys.executable
 
 
 def environment(loader: str, modules: tuple[str, ...]) -> Environment:
-    """The environment of the Python that runs the loader. modules: the modules to look for."""
+    """The environment of the Python that runs the loader. modules: for its fields `missing` and `owners`."""
     return _ask(interpreter(loader), modules) if own(loader) else _inspect(modules)
 
 
 def missing(loader: str, modules: tuple[str, ...]) -> list[str]:
-    """The modules in `modules` that the Python of the loader lacks. If that is this Python, no package versions are
-    looked up."""
+    """Those of `modules` that cannot be imported in the Python that runs the loader.
+
+    Faster than `environment` if that is this Python, since no package versions are looked up.
+    """
     return _ask(interpreter(loader), modules).missing if own(loader) else _missing(modules)
 
 

@@ -1,4 +1,4 @@
-"""A lock on a folder, held by one process at a time."""
+"""A lock on a folder, which only one process at a time can hold."""
 
 import fcntl
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from harness.errors import UserError
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Creates the folder if needed, and holds its lock during the context.
+    """Creates the folder if needed, and holds its lock until the context ends.
 
-    Raises UserError at once if the folder is not writable or another process holds the lock.
+    Does not wait for the lock: raises UserError if the folder is not writable or another process holds the lock.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

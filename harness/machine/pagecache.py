@@ -1,4 +1,4 @@
-"""The page cache: evicts files, reads files into it, and measures how much of them it holds."""
+"""Evicts files from the page cache, reads files into it, and measures which part of the files it holds."""
 
 import ctypes
 import mmap
@@ -17,9 +17,9 @@ def evict(paths: Sequence[Path]) -> str | None:
     """Drops the files from the page cache. Returns the method used, or None if this system offers none.
 
     "fadvise" is tried first. It drops only these files, so that the libraries that a worker imports and the data of
-    other processes stay in memory. If mincore still finds pages of the files, or cannot tell, and this user is root,
-    "drop_caches" empties the whole cache.
-    Call this before the process that maps the files starts: mapped pages are not dropped.
+    other processes stay in memory. If mincore still finds pages of the files and this user is root, "drop_caches"
+    empties the whole page cache. Not all pages may be gone afterwards, see `resident`: neither method drops pages that
+    a process has mapped. So call this before the process that maps the files starts.
     """
     drop(paths)
     method = evict_method()
@@ -40,9 +40,9 @@ def drop(paths: Sequence[Path]) -> None:
 
 
 def evict_method() -> str | None:
-    """The strongest method available: "drop_caches" empties the page cache (root only), "fadvise" drops single files.
+    """The strongest method that is available to this user; None if there is none.
 
-    None if there is neither.
+    "drop_caches" empties the whole page cache (only for root); "fadvise" drops single files.
     """
     if os.access(DROP_CACHES, os.W_OK):
         return "drop_caches"
@@ -50,7 +50,7 @@ def evict_method() -> str | None:
 
 
 def warm(paths: Sequence[Path]) -> None:
-    """Reads the files once, so that the page cache holds as much of them as fits."""
+    """Reads the files once, so that they are in the page cache as far as memory allows."""
     buffer = bytearray(1 << 22)
     for path in paths:
         with path.open("rb", buffering=0) as file:
@@ -59,7 +59,10 @@ def warm(paths: Sequence[Path]) -> None:
 
 
 def resident(paths: Sequence[Path]) -> float | None:
-    """The fraction of the files' pages that are in the page cache, from mincore; None if the system does not tell."""
+    """The fraction, 0 to 1, of the files' pages that are in the page cache, as mincore reports it.
+
+    None if the system is not Linux, or does not answer truthfully to this user. Raises OSError if mincore fails.
+    """
     if sys.platform != "linux" or not all(_may_query(path) for path in paths):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
@@ -87,5 +90,8 @@ def resident(paths: Sequence[Path]) -> float | None:
 
 
 def _may_query(path: Path) -> bool:
-    """Whether mincore is truthful: to users who neither own a file nor may write it, Linux reports it as resident."""
+    """Whether mincore answers truthfully to this user.
+
+    To users who neither own a file nor may write to it, Linux reports all of its pages as resident.
+    """
     return os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid()

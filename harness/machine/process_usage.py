@@ -1,4 +1,4 @@
-"""Resources that a process and its descendants use: CPU time, bytes read and memory."""
+"""The resources that this process and its descendants use: CPU time, bytes read from disk, and memory."""
 
 import os
 import re
@@ -13,9 +13,9 @@ import psutil
 
 
 class Usage(NamedTuple):
-    """Sums over this process, its living descendants and its ended children.
+    """Totals of this process, its living descendants, and its children that have ended and were waited for.
 
-    cpu_s: CPU seconds. disk_read_bytes: None if it cannot be measured.
+    cpu_s: CPU time in seconds. disk_read_bytes: bytes read from storage; None if they cannot be measured.
     """
 
     cpu_s: float
@@ -39,7 +39,10 @@ def usage() -> Usage:
 
 
 def _read_bytes(pid: str) -> int | None:
-    """Bytes read from storage on behalf of a process, including its children that have ended and were waited for."""
+    """Bytes that a process, and its children that have ended and were waited for, have read from storage.
+
+    None if they cannot be measured. pid: a process id, or "self".
+    """
     try:
         text = Path(f"/proc/{pid}/io").read_text()
     except OSError:  # not Linux, another user's process, or the process has just ended
@@ -48,7 +51,10 @@ def _read_bytes(pid: str) -> int | None:
 
 
 def peak_rss_bytes() -> int | None:
-    """The peak RSS of this process plus the current PSS of its living descendants; None where it cannot be measured."""
+    """The peak RSS of this process plus the current PSS of its living descendants, in bytes.
+
+    None if the system has no /proc.
+    """
     try:
         peak = _kilobytes("/proc/self/status", "VmHWM") * 1024
     except OSError:
@@ -82,7 +88,7 @@ def _kilobytes(path: str, *names: str) -> int:
 
 
 def die_with_parent() -> None:
-    """Asks Linux to kill this process when its parent ends for any reason."""
+    """Makes Linux kill this process when its parent ends, for whatever reason. Does nothing on other systems."""
     if sys.platform == "linux":
         import ctypes
 

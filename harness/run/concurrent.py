@@ -57,7 +57,7 @@ def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn,
     sums = {name: _sum([getattr(window, name) for window in windows]) for name in SUMMED}
     most = {name: max(getattr(window, name) for window in windows) for name in LONGEST}
     seconds = max(ends) - min(begins)
-    together = replace(windows[0], **sums, **most, seconds=seconds, windows=None, edges=None, waiting_s=None)
+    together = replace(windows[0], **sums, **most, seconds=seconds, edges=None, waiting_s=None)
     return replace(outcomes[0], answer=together)
 
 

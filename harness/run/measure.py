@@ -32,7 +32,7 @@ class Trace:
     waiting_s: the part of `seconds` that was spent waiting for the next batch.
     first_batch_s, second_batch_s: the time from requesting the first epoch to its first and second batch.
     epochs: the number of epochs that began within the window.
-    warmed_epochs: the number of epochs that were delivered before the first edge, with fractions.
+    warmed_epochs: the number of epochs that were delivered up to the first edge, with fractions.
     start_s: the clock at the first edge.
     begun, ended: the results of `probe` at the first and the last edge.
     """
@@ -123,7 +123,7 @@ def measure(
             if begin is None:
                 progress("warm-up", total, now - start)
                 if is_edge and total > n and warmed(now - start):
-                    warmed_epochs, first_probe, begin = (total - n) / epoch_rows, probe(), clock()
+                    warmed_epochs, first_probe, begin = total / epoch_rows, probe(), clock()
             else:
                 rows += n
                 fetches += is_edge

@@ -1,4 +1,4 @@
-"""The parts of our loader, measured separately: decoding chunks, copying rows to minibatches, and sampling."""
+"""Benchmarks of single parts of our loader: decoding chunks, copying rows into minibatches, and sampling."""
 
 from loaders.decoding import copied_cells_per_s, decoded_cells_per_s
 from loadstone import open_h5ad
@@ -33,7 +33,7 @@ class Kernels:
 
 
 class Sampling:
-    """Samples blocks of 16 from ten million cells. Nothing is read, so asv itself times the calls."""
+    """Draws an order of ten million cells in blocks of 16. No cells are read, so asv itself times the calls."""
 
     timeout = 300
     version = "1"

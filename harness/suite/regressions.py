@@ -1,11 +1,11 @@
-"""Compares the speed of commits with asv, which writes all its files under .asv/.
+"""Compares the speed of commits with asv. All files that asv writes are under .asv/.
 
     python -m harness.suite.regressions compare origin/main 1.15   # HEAD against its merge base with origin/main
     python -m harness.suite.regressions check                      # runs all benchmarks once in this environment
     python -m harness.suite.regressions publish                    # writes a site of all results to .asv/html
 
-The exit code is that of asv. For `compare`: 1 for a regression by more than the factor, 2 if a benchmark failed or if
-there is nothing to compare.
+The exit code is that of asv. `compare` exits with 1 if a benchmark has become slower by more than the factor (here
+1.15), and with 2 if a benchmark failed or there is nothing to compare.
 """
 
 import os
@@ -20,10 +20,10 @@ CHECK_S = "0.1"  # window of `check`: too short for a measurement, long enough t
 
 
 def asv(*arguments: str, where: Path = ROOT, kept: bool = False, **more: str) -> subprocess.CompletedProcess:
-    """Runs asv with `arguments` in the checkout `where`.
+    """Runs asv with `arguments` in the checkout `where`, and returns the completed process, even if asv failed.
 
-    HOME is set to .asv/, because asv keeps its file about the machine in the home folder. kept: the output is captured
-    in `stdout` instead of printed. more: additional environment variables.
+    HOME is set to .asv/, because asv writes a description of the machine into the home folder. kept: capture the output
+    in `stdout` instead of printing it. more: additional environment variables.
     """
     home = where / ".asv"
     home.mkdir(exist_ok=True)
@@ -37,7 +37,10 @@ def asv(*arguments: str, where: Path = ROOT, kept: bool = False, **more: str) ->
 
 
 def compare(base: str, factor: str) -> int:
-    """Compares HEAD with its merge base with `base`; returns the exit code."""
+    """Compares the speed of HEAD with that of the merge base of HEAD and `base`. Returns the exit code.
+
+    factor: the ratio of times above which asv reports a regression, such as "1.15".
+    """
     merge_base = _git("merge-base", base, "HEAD")
     if merge_base.returncode:
         return _refuse(f"There is no commit {base} with an ancestor in common with HEAD; choose another with BASE=.")
@@ -53,7 +56,7 @@ def compare(base: str, factor: str) -> int:
 
 
 def check() -> int:
-    """Runs every benchmark once in a short window, without saving results; the exit code is not 0 if one fails."""
+    """Runs every benchmark once, for a short time, without saving results. Returns 0 if none of them fails."""
     asv("machine", "--yes", kept=True)
     failed = asv("check", "--python=same").returncode
     run = ("run", "--python=same", "--quick", "--dry-run", "--show-stderr")

@@ -1,4 +1,4 @@
-"""The data set of the benchmarks, generated once under .asv/, and the measurement of a loader on it."""
+"""The data set of the benchmarks, which is generated once under .asv/, and the measurement of a loader on it."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,11 @@ STORES = {"h5ad": "native", "zarr": "native_zarr"}
 
 
 def dataset(loader: str = "native") -> Dataset:
-    """The data set. The loader's store is created and read into the page cache, so that asv measures CPU work only."""
+    """The data set `small`, after creating the loader's store, if it is missing, and reading it into the page cache.
+
+    So asv measures CPU work and not the disk. Changes the working directory to .asv/. Raises RuntimeError if the loader
+    is not installed or its conversion fails.
+    """
     FOLDER.mkdir(exist_ok=True)
     os.chdir(FOLDER)  # data/ is created in the working directory
     small = catalogue.load("small")
@@ -34,7 +38,7 @@ def dataset(loader: str = "native") -> Dataset:
 
 
 def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> Window:
-    """Measures one condition in this process, by the function that the workers of `harness.run` call."""
+    """Measures one condition in this process, with the function that the workers of `harness.run` call."""
     job = Job(
         task="measure", loader=condition.loader, adapter=loaders.NAMES[condition.loader], dataset=small,
         store=store_path(small, condition.loader), condition=condition, timing=timing,
@@ -43,11 +47,11 @@ def measured(small: Dataset, condition: Condition, timing: Timing = TIMING) -> W
 
 
 def us_per_cell(small: Dataset, condition: Condition) -> dict[str, Any]:
-    """The time per cell in microseconds after the warm-up, as a sample for asv."""
+    """Measures the time per cell in microseconds, after a warm-up. Returns it as a result for asv, see `sample`."""
     window = measured(small, condition)
     return sample(window.seconds / window.rows * 1e6)
 
 
 def sample(value: float) -> dict[str, Any]:
-    """`value` as a result of asv with a single sample. asv tests the samples of all rounds for significance."""
+    """A result for asv whose only sample is `value`. asv's significance test uses the samples of all rounds."""
     return {"samples": [value], "number": 1}

@@ -1,4 +1,4 @@
-"""The time that our loader takes to open and to deliver its first minibatch, and its peak memory."""
+"""Benchmarks of the time that our loader takes to open and to deliver its first minibatch, and of its peak memory."""
 
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ class Startup:
         self.short_timing = replace(TIMING, warmup_s=0, measure_s=0.01)
 
     def track_open_ms(self, store: str) -> dict:
-        """The time to open the 14 files or their zarr store."""
+        """The time in milliseconds to open the 14 h5ad files, or their zarr store."""
         return sample(measured(self.dataset, self.condition, self.short_timing).open_s * 1e3)
 
     def track_first_batch_ms(self, store: str) -> dict:
-        """The time from the start of opening to the first minibatch."""
+        """The time in milliseconds from the start of opening to the arrival of the first minibatch."""
         window = measured(self.dataset, self.condition, self.short_timing)
         return sample((window.open_s + window.first_batch_s) * 1e3)
 

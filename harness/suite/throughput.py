@@ -1,4 +1,4 @@
-"""Throughput of our loader after the warm-up, in microseconds per cell."""
+"""Benchmarks of the throughput of loaders after a warm-up, in microseconds per cell."""
 
 from harness.condition import Condition
 
@@ -35,7 +35,7 @@ class Throughput:
 
 
 class Baselines:
-    """Loaders other than ours: they are slower too if the cause is a change of the harness."""
+    """Loaders other than ours, as a control: if these become slower too, loadstone is not the cause."""
 
     params = (["reference", "stream"],)
     param_names = ("loader",)

@@ -1,7 +1,7 @@
-"""Validates the header of a Blosc chunk before c-blosc reads it. The library trusts the header, and crashes if it lies.
+"""Validates the header of a Blosc chunk before c-blosc decodes it. c-blosc does not, and can crash on a wrong header.
 
-Of 178,000 damaged chunks 103,069 passed; the library refused half of those and crashed on none. The format is
-described in README_CHUNK_FORMAT of c-blosc 1.
+Of 178,000 damaged chunks, 103,069 passed this validation; of these, c-blosc refused half, and crashed on none. The
+format is described in README_CHUNK_FORMAT of c-blosc 1.
 """
 
 import numpy as np
@@ -14,7 +14,10 @@ HEADER, VERSION, STORED = 16, 2, 2
 
 @compiled
 def is_sound(chunk, size, wanted):
-    """Whether the `size` bytes at the address `chunk` may be a chunk that decodes to `wanted` bytes."""
+    """Whether the chunk of `size` bytes at the address `chunk` has a valid header for `wanted` decoded bytes.
+
+    The offsets of the compressed blocks are checked, but not the blocks themselves.
+    """
     if size < HEADER or load8(chunk) != VERSION or load8(chunk + 3) == 0:
         return False
     block = load32(chunk + 8)
@@ -35,7 +38,7 @@ def is_sound(chunk, size, wanted):
 
 
 def check(packed: bytes, wanted: int) -> None:
-    """ValueError unless the chunk is sound."""
+    """ValueError unless `packed` is valid according to `is_sound`. wanted: the decoded size in bytes."""
     held = np.frombuffer(packed, np.uint8)
     if not is_sound(held.ctypes.data, len(held), wanted):
         raise ValueError(f"these {len(held):,} bytes are no chunk of Blosc that holds {wanted:,}")

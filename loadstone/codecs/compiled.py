@@ -1,4 +1,4 @@
-"""Compiles the loops, and caches their machine code."""
+"""Compiles functions with numba, and caches their machine code on disk."""
 
 import logging
 from collections.abc import Callable
@@ -15,11 +15,14 @@ CODECS = Path(__file__).parent
 
 
 def compiled(function: Callable, *, forceinline: bool = False) -> Any:
-    """`numba.njit` that releases the GIL. Compiles at the first call and caches the machine code on disk.
+    """A decorator: `numba.njit` without the GIL. Compiles at the first call for each combination of types.
 
-    numba's own cache only notices changes of the function's file, although functions of other files are compiled into
-    it. This one notices changes of that file and of all codecs. It lies beside the code, or in the user's cache folder
-    if that is not writable; if neither is, every process compiles anew.
+    The machine code is cached on disk: in NUMBA_CACHE_DIR if it is set, otherwise beside the source file, or in the
+    user's cache folder if that is not writable. If no folder is writable, every process compiles again.
+
+    Functions of other files are compiled into a function, but numba's cache is only invalidated by changes of the
+    function's own file. This cache is also invalidated by a change of any file in codecs/, except in NUMBA_CACHE_DIR,
+    where numba's rule holds.
     """
     dispatcher: Any = numba.njit(nogil=True, forceinline=forceinline)(function)
     with suppress(RuntimeError):  # no folder can be written
@@ -28,12 +31,12 @@ def compiled(function: Callable, *, forceinline: bool = False) -> Any:
 
 
 inlined = partial(compiled, forceinline=True)
-"""The same, for a function that is always inlined into its callers."""
+"""Like `compiled`, for a function that is always inlined into its callers."""
 
 
 @cache
 def _state(file: str) -> str:
-    """One hash over the source file `file` and all source files in codecs/."""
+    """A hash of the source file `file` and all source files in codecs/, SHA-256 in hexadecimal."""
     return sha256(Path(file).read_bytes() + _state_of_codecs()).hexdigest()
 
 

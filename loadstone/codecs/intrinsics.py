@@ -1,4 +1,7 @@
-"""Intrinsics that numba lacks: loads, stores and calls of C functions at an address, and operations on bits."""
+"""Intrinsics that numba lacks: loads and stores at an address, calls of C functions, and operations on bits.
+
+Addresses, words and numbers are int64. A word has 64 bits.
+"""
 
 import platform
 
@@ -40,7 +43,7 @@ def _store(bits: int):
 
 @intrinsic
 def copied(typing_context, source, target, n):
-    """Copies n bytes from one address to another. They must not overlap."""
+    """Copies n bytes from the address `source` to the address `target`. The two ranges must not overlap."""
 
     def generate(context, builder, signature, values):
         source, target = (builder.inttoptr(value, ir.IntType(8).as_pointer()) for value in values[:2])
@@ -52,7 +55,7 @@ def copied(typing_context, source, target, n):
 
 @intrinsic
 def streamed(typing_context, source, target):
-    """Copies LINE bytes to an address that is a multiple of LINE, with a non-temporal store."""
+    """Copies LINE bytes with a non-temporal store. `target` must be a multiple of LINE; `source` can be any address."""
 
     def generate(context, builder, signature, values):
         line = ir.VectorType(ir.IntType(8), LINE).as_pointer()
@@ -70,7 +73,10 @@ SHUFFLES = {
     "aarch64": (None, "llvm.aarch64.neon.tbl1.v16i8"),
     "arm64": (None, "llvm.aarch64.neon.tbl1.v16i8"),
 }
-"""For each architecture, the feature that a processor needs (None: all have it), and the instruction."""
+"""For each processor architecture: (required CPU feature, LLVM intrinsic of the byte shuffle).
+
+None: every processor of the architecture has the instruction.
+"""
 
 
 def _shuffle() -> str | None:
@@ -79,7 +85,7 @@ def _shuffle() -> str | None:
 
 
 SHUFFLE = _shuffle()
-"""The instruction that permutes 16 bytes; None: the processor has none, and `repeated` copies byte by byte."""
+"""The LLVM intrinsic that permutes 16 bytes. None: this processor lacks it, and `repeated` copies byte by byte."""
 
 VECTOR = 16  # bytes
 REPEATS = [[place % max(1, distance) for place in range(VECTOR)] for distance in range(VECTOR + 1)]
@@ -87,7 +93,10 @@ REPEATS = [[place % max(1, distance) for place in range(VECTOR)] for distance in
 
 @intrinsic
 def repeated(typing_context, target, distance):
-    """Writes 16 bytes at an address: the bytes that lie `distance` before it, repeated if the distance is below 16."""
+    """Writes 16 bytes at the address `target`: copies of the bytes from target - distance on.
+
+    If distance is below 16, these `distance` bytes are repeated, as in a match of DEFLATE or LZ4.
+    """
 
     def generate(context, builder, signature, values):
         word, byte = ir.IntType(64), ir.IntType(8)
@@ -114,7 +123,7 @@ def repeated(typing_context, target, distance):
 
 @intrinsic
 def filled(typing_context, target, n, byte):
-    """Sets n bytes at an address to one value."""
+    """Sets the n bytes from the address `target` on to the value `byte`."""
 
     def generate(context, builder, signature, values):
         target = builder.inttoptr(values[0], ir.IntType(8).as_pointer())
@@ -126,7 +135,7 @@ def filled(typing_context, target, n, byte):
 
 @intrinsic
 def shifted(typing_context, bits, n):
-    """Logical shift of a word to the right, by n below 64."""
+    """The word `bits` shifted right by n, 0 to 63, with zeros shifted in (a logical shift)."""
 
     def generate(context, builder, signature, values):
         return builder.lshr(*values)
@@ -136,7 +145,7 @@ def shifted(typing_context, bits, n):
 
 @intrinsic
 def borrowed(typing_context, array):
-    """The array without reference counting, which would wait for all earlier stores."""
+    """The same array, without reference counting. Atomic updates of a count would wait for all earlier stores."""
 
     def generate(context, builder, signature, values):
         made = context.make_array(array)(context, builder, values[0])
@@ -159,7 +168,7 @@ def reversed_bits(typing_context, bits):
 
 @intrinsic
 def unlikely(typing_context, condition):
-    """The condition; the compiler is told that it is rarely true."""
+    """Returns `condition`, and tells the compiler that it is rarely true."""
 
     def generate(context, builder, signature, values):
         bit = ir.IntType(1)
@@ -175,13 +184,16 @@ store8, store64 = _store(8), _store(64)
 
 @inlined
 def bits_at(position):
-    """The bits of memory from a bit address on, lowest first; at least 57 of them are valid."""
+    """The bits of memory from the bit address `position` (8 * address + bit) on, lowest bit first.
+
+    Returns a word of which at least the lowest 57 bits are valid.
+    """
     return shifted(load64(position >> 3), position & 7)
 
 
 @intrinsic
 def call(typing_context, address, arguments):
-    """Calls the C function at an address. All arguments must be integers or pointers."""
+    """Calls the C function at an address with a tuple of int64 arguments, which may be pointers. Returns int64."""
 
     def generate(context, builder, signature, values):
         word = ir.IntType(64)

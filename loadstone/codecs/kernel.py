@@ -1,6 +1,7 @@
 """The compiled loop: reads chunks, decodes them and copies their rows, without returning to Python in between.
 
-A loop that returned to Python after each chunk would need the GIL three times a chunk, which two threads cannot share.
+If the loop returned to Python after each step, it would need the GIL three times per chunk, and threads would wait for
+each other.
 """
 
 import os
@@ -21,10 +22,11 @@ _thread = threading.local()
 
 
 def copy_pieces(codec, dtype, pieces, begin, end, target, out, n_genes) -> np.ndarray:
-    """Reads and decodes `arrays.Pieces`, and copies the elements of each row to their place in `out`.
+    """Reads and decodes pieces, and copies the elements of their rows to `out`.
 
-    codec: PLAIN, DEFLATE or BLOSC. n_genes: see `scatter`. Returns the indices of the pieces that could not be read, or
-    hold an invalid gene. Scratch memory is kept for the next call of the same thread.
+    codec: PLAIN, DEFLATE or BLOSC. dtype: the dtype of the decoded elements. pieces: `arrays.Pieces`. begin, end,
+    target, out, n_genes: see `scatter`. Returns the indices of the pieces that could not be read or decoded, or that
+    hold an invalid gene index. Scratch memory is kept for the next call in the same thread.
     """
     packed = scratch("packed", inflate.SLOTS, int(pieces.size.max()) + inflate.IN_SLACK)
     raw = scratch("raw", inflate.SLOTS, int(pieces.wanted.max()) + inflate.OUT_SLACK)
@@ -47,14 +49,17 @@ def scratch(name: str, rows: int, n: int) -> np.ndarray:
 
 
 def _inflating() -> tuple[np.ndarray, ...]:
-    """The working memory of inflate.py, one per thread."""
+    """The working memory of inflate.py for this thread, allocated at the first call."""
     if not hasattr(_thread, "inflating"):
         _thread.inflating = inflate.memory()
     return _thread.inflating
 
 
 def advise(fds, places, sizes) -> None:
-    """Tells the system that these pieces of files will be read, so that it reads many of them at the same time."""
+    """Tells the kernel that these parts of files will be read soon, so that the disk reads many at the same time.
+
+    fds: file descriptors. places, sizes: offsets and lengths in bytes. Each is int64 (parts,).
+    """
     if ADVISE:
         _advise(ADVISE, fds, places, sizes)
 
@@ -67,10 +72,11 @@ def _advise(function, fds, places, sizes):
 
 @compiled
 def scatter(values, start, begin, end, target, out, n_genes):
-    """Copies to their place in `out` those of `values` that belong to the rows of the elements begin..end.
+    """Copies the elements of rows from `values` to `out`. Returns False if it stopped at an invalid gene index.
 
-    start: the element of the first value. n_genes: values must be 0 to n_genes - 1, otherwise it stops and returns
-    False; -1: the values are not checked.
+    values: consecutive elements of an array, from element `start` on. Row i has the elements begin[i] to end[i]
+    (exclusive) of the array; its first element is copied to out[target[i]], the others follow. Elements that are not in
+    `values` are skipped. n_genes: the copied values must be gene indices, 0 to n_genes - 1; -1: they are not checked.
     """
     stop = start + len(values)
     for row in range(len(begin)):
@@ -83,7 +89,7 @@ def scatter(values, start, begin, end, target, out, n_genes):
         if values.dtype == out.dtype:
             _stream(values[first:].ctypes.data, out[place:].ctypes.data, n * out.itemsize)
         else:
-            # Unsigned, so that no negative index is handled and the loop becomes vector code.
+            # Unsigned indices cannot be negative, so numba adds no code for wraparound and the loop is vectorized.
             to, at = np.uint64(place), np.uint64(first)
             for k in range(np.uint64(n)):
                 out[to + k] = values[at + k]
@@ -92,7 +98,7 @@ def scatter(values, start, begin, end, target, out, n_genes):
 
 @compiled
 def _are_genes(values, n_genes):
-    """Whether all values are 0 to n_genes - 1. With `if` it is vector code, 13 times as fast as min and max."""
+    """Whether all values are 0 to n_genes - 1. With `if` the loop is vectorized, 13 times as fast as min and max."""
     low = high = values[0]
     for k in range(len(values)):
         value = values[k]
@@ -107,7 +113,8 @@ def _are_genes(values, n_genes):
 def _stream(source, target, n):
     """Copies n bytes with non-temporal stores. A normal store would first read the cache line from memory.
 
-    They are not ordered, but acquiring the GIL is a barrier, and it comes before another thread reads the bytes.
+    Non-temporal stores are not ordered. But this thread acquires the GIL, which is a memory barrier, before another
+    thread reads the bytes.
     """
     head = min(-target % LINE, n)
     tail = head + (n - head) // LINE * LINE

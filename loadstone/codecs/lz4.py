@@ -1,14 +1,14 @@
 """Decodes Blosc chunks that were compressed with LZ4. Two streams of a chunk are decoded alternately.
 
-Blosc stores the first bytes of all values, then all second bytes, and so on. For counts and indices this gives many
-short matches, each depending on the one before, and every fourth overlaps its own output within eight bytes. The LZ4
-library branches on such overlaps, and the branch is often mispredicted. Here one byte-shuffle instruction handles
-them, so that any match of up to 16 bytes is one load and one store. While one stream waits for its last store, the
-other is decoded. Rare sequences, long ones or those near the end of a stream, take a slower path. Measurements:
-docs/native.md.
+Blosc stores the first byte of every value, then every second byte, and so on. For counts and indices this gives many
+short matches. Each match depends on the match before it, and one in four overlaps its own output within eight bytes.
+The LZ4 library branches on such overlaps, and the branch is often mispredicted. Here one byte-shuffle instruction
+handles overlaps, so that any match of up to 16 bytes is one load and one store. While one stream waits for its last
+store, the other stream is decoded. Rare sequences, such as long ones and those near the end of a stream, take a slower
+path. Measurements: docs/native.md.
 
-The formats are the LZ4 block format and that of c-blosc 1. Chunks are given as addresses. Nothing is read or written
-outside the chunk, the result and the planes.
+The formats are the LZ4 block format and the chunk format of c-blosc 1. Chunks are given as addresses. Nothing is read
+or written outside the chunk and the arrays `out` and `planes` of `decode`.
 """
 
 import numpy as np
@@ -33,27 +33,28 @@ DONE, BAD, UNKNOWN, GOES_ON, NEEDS_CARE = 0, 1, 2, 3, 4
 # size, the block size and the compressed size; then the offset of each block.
 HEAD, VERSION, LZ4_VERSION = 16, 2, 1
 SHUFFLED, NOT_SPLIT, FORMAT, LZ4 = 1, 16, 5, 1
-LEAST_SPLIT = 128  # elements of a block, from which on each byte plane is a stream of its own
+LEAST_SPLIT = 128  # elements; in a block with at least this many, each byte plane is a separate stream
 
 # Fields of a stream, all addresses: the next byte of input and its end; the next byte of output, its start and its end.
 AT, END, TO, FIRST, LAST, FIELDS = 0, 1, 2, 3, 4, 5
 
-# A sequence: a byte with two lengths, literals, and the distance of a match in two bytes. If a length is MORE, bytes
-# follow that are added to it.
+# A sequence: a byte with two lengths, then literals, then the distance of a match in two bytes. If a length is MORE,
+# further bytes are added to it.
 MORE, LEAST_MATCH = 15, 4
 MOST_LITERALS, MOST_MATCH = 8, 16  # of a sequence for the fast path
 ROUNDS = 16  # sequences of each stream between two checks of the room left
-# Bytes that they read and write at most. The longest sequence reads and writes furthest: what a shorter one loads and
-# stores beyond its own bytes is within that.
+# The most bytes that ROUNDS sequences read and write. The longest sequence reads and writes the most bytes: the bytes
+# that a shorter sequence loads and stores beyond its end are included.
 ROUNDS_IN = ROUNDS * (3 + MOST_LITERALS)
 ROUNDS_OUT = ROUNDS * (MOST_LITERALS + MOST_MATCH)
 
 
 @compiled
 def decode(chunk, size, out, planes):
-    """Decodes the `size` bytes at the address `chunk` into `out`, which must be filled exactly.
+    """Decodes the Blosc chunk of `size` bytes at the address `chunk` into `out`, uint8.
 
-    planes: scratch memory of the same size. Returns DONE, BAD, or UNKNOWN if the chunk is compressed in another way.
+    planes: scratch memory, uint8, at least as long as `out`. Returns DONE if the chunk filled `out` exactly, BAD if the
+    chunk is damaged or has another decoded size, and UNKNOWN if it is not compressed with LZ4 in a supported way.
     """
     wanted = len(out)
     if size < HEAD or load8(chunk) != VERSION or load8(chunk + 1) != LZ4_VERSION:
@@ -69,7 +70,7 @@ def decode(chunk, size, out, planes):
     is_split = block >= LEAST_SPLIT * width and not flags & NOT_SPLIT
     is_shuffled = flags & SHUFFLED != 0 and width > 1
     to = np.int64((planes if is_shuffled else out).ctypes.data)
-    # Whatever the header claims, there is at most one stream per word of the chunk, or per LEAST_SPLIT bytes of output.
+    # This size is limited for any header: at most one stream per 4 bytes of the chunk, or per LEAST_SPLIT of output.
     streams, n_streams = np.empty((n_blocks * (width if is_split else 1), FIELDS), np.int64), 0
     for i in range(n_blocks):
         n = min(block, wanted - i * block)
@@ -107,7 +108,10 @@ def decode(chunk, size, out, planes):
 
 @compiled
 def decode_each(packed, edges, out, planes):
-    """Decodes the chunks between the edges, one after another, into `out`. False if one is not DONE."""
+    """Decodes each chunk packed[edges[i] : edges[i + 1]] into `out`, which the next chunk overwrites.
+
+    Returns False at the first chunk that `decode` does not return DONE for, otherwise True.
+    """
     for i in range(len(edges) - 1):
         if decode(packed.ctypes.data + edges[i], edges[i + 1] - edges[i], out, planes) != DONE:
             return False
@@ -116,7 +120,7 @@ def decode_each(packed, edges, out, planes):
 
 @compiled
 def _decode_streams(streams):
-    """Decodes streams, two at a time. False if one is damaged."""
+    """Decodes streams, two at a time. Returns False if a stream is damaged."""
     a, b, coming = 0, 1, 2
     while b < len(streams):
         status_a, status_b = _in_turn(streams[a], streams[b])
@@ -130,7 +134,7 @@ def _decode_streams(streams):
 
 @compiled
 def _in_turn(a, b):
-    """Decodes two streams alternately, until one of them is DONE or BAD."""
+    """Decodes two streams alternately, until at least one is DONE or BAD. Returns the status of both."""
     at_a, to_a, status_a = a[AT], a[TO], GOES_ON
     at_b, to_b, status_b = b[AT], b[TO], GOES_ON
     while status_a == status_b == GOES_ON:
@@ -152,7 +156,7 @@ def _in_turn(a, b):
 
 @compiled
 def _alone(a):
-    """Decodes a stream to its end. False if it is damaged."""
+    """Decodes one stream to its end. Returns False if the stream is damaged."""
     at, to, status = a[AT], a[TO], GOES_ON
     while status == GOES_ON:
         while status == GOES_ON and _has_room(a, at, to):
@@ -166,13 +170,16 @@ def _alone(a):
 
 @inlined
 def _has_room(stream, at, to):
-    """Whether the next ROUNDS sequences stay within input and output."""
+    """Whether the next ROUNDS sequences of the fast path stay within the input and output of the stream."""
     return (at + ROUNDS_IN <= stream[END]) & (to + ROUNDS_OUT <= stream[LAST])
 
 
 @inlined
 def _sequence(at, to, first):
-    """Decodes one sequence and returns the next input and output. NEEDS_CARE for a rare or damaged one."""
+    """The fast path: decodes one sequence. Returns (next input address, next output address, status).
+
+    The status is GOES_ON, or NEEDS_CARE for a rare or damaged sequence, which is then not decoded.
+    """
     lengths, n = load8(at), 0
     if unlikely(lengths > MOST_MATCH - LEAST_MATCH):
         n = lengths >> 4
@@ -190,7 +197,10 @@ def _sequence(at, to, first):
 
 @compiled
 def _with_care(stream, at, to):
-    """Decodes any sequence, with all checks; the last one has no match."""
+    """The slow path: decodes any sequence, with all checks. Returns the same as `_sequence`.
+
+    The status is GOES_ON, BAD, or DONE after the last sequence of a stream, which has no match.
+    """
     end, first, last = stream[END], stream[FIRST], stream[LAST]
     if at >= end:
         return at, to, BAD
@@ -224,7 +234,7 @@ def _with_care(stream, at, to):
 
 @compiled
 def _length(at, end, n):
-    """Reads a length that begins with n. Returns the input behind it, and the length."""
+    """Returns (the address after the length, the length). n: the first four bits; MORE means that bytes are added."""
     if n == MORE:
         more = 255
         while more == 255 and at < end:
@@ -235,7 +245,7 @@ def _length(at, end, n):
 
 @compiled
 def _unshuffle(planes, elements):
-    """Joins the bytes of each element: `planes` holds the lowest bytes of all, then the second bytes, and so on."""
+    """Joins the bytes of each element. `planes` holds the lowest byte of every element, then every second byte, etc."""
     n, word = np.uint64(len(elements)), elements.dtype.type
     if elements.itemsize == 2:
         low, high = planes[:n], planes[n:]

@@ -1,8 +1,8 @@
-"""LZF, as written by h5py's filter of that name. A chunk is a sequence of literals and matches.
+"""Decodes LZF chunks, as written by h5py's lzf filter. A chunk is a sequence of literals and matches.
 
 The format is that of liblzf. A control byte c below 32 is followed by c + 1 literal bytes. Any other control byte
-starts a match: its upper 3 bits are the length less 2, where 7 means that a byte follows that is added; its lower 5
-bits, and the next byte, are the distance less 1.
+starts a match. Its upper 3 bits are the length minus 2; if they are 7, the next byte is added to the length. Its lower
+5 bits are the high bits, and the byte after that holds the low 8 bits, of the distance minus 1.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from loadstone.codecs.compiled import compiled
 
 @compiled
 def _decode(packed, out):
-    """Decodes into `out`. Returns whether `packed` decodes to exactly as many bytes."""
+    """Decodes `packed` into `out`, both uint8. Returns whether it decodes without error to exactly len(out) bytes."""
     at, n = 0, 0
     while at < len(packed):
         control = np.int64(packed[at])
@@ -42,7 +42,7 @@ def _decode(packed, out):
 
 
 def decompress(packed: bytes, whole: int) -> np.ndarray:
-    """The decoded bytes, uint8 (whole,). ValueError if they are damaged or decode to another length."""
+    """The decoded bytes, uint8 (whole,). ValueError if `packed` is damaged or does not decode to `whole` bytes."""
     out = np.empty(whole, np.uint8)
     if not _decode(np.frombuffer(packed, np.uint8), out):
         raise ValueError(f"its {len(packed):,} bytes of LZF do not decode to {whole:,}")

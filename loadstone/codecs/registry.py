@@ -1,7 +1,8 @@
-"""The codecs, which decode chunks without holding the GIL.
+"""The codecs, which decode chunks. All of them release the GIL while they decode.
 
-The compiled loop decodes DEFLATE with deflate/inflate.py, and LZ4 in Blosc with lz4.py. Outside it DEFLATE is decoded
-by libdeflate, the fastest of the libraries tried (docs/native.md), Blosc and Zstandard by numcodecs, and LZF by lzf.py.
+The compiled loop (kernel.py) decodes DEFLATE with deflate/inflate.py, and LZ4 in Blosc with lz4.py. Outside the loop,
+`Codec.decode` uses libdeflate for DEFLATE, the fastest of the libraries tried (docs/native.md), numcodecs for Blosc and
+Zstandard, and lzf.py for LZF.
 """
 
 import ctypes
@@ -22,16 +23,20 @@ from loadstone.codecs.lzf import decompress as decompress_lzf
 
 FLETCHER32 = numcodecs.fletcher32.Fletcher32()
 PLAIN, DEFLATE, BLOSC = 0, 1, 2
-"""The codecs of the compiled loop (kernel.py)."""
+"""The numbers of the codecs that the compiled loop (kernel.py) decodes."""
 
-# How much slower, on one kind of processor: docs/native.md, "What is slower".
+# The factors were measured on one processor: docs/native.md, "What is slower".
 WITHOUT_LOOP = "decoded chunk by chunk through Python, about 2 times slower"
 WITHOUT_SHUFFLE = "decoded without the processor's byte shuffle (SSSE3 or NEON), about 1.6 times slower"
 
 
 class Codec(NamedTuple):
-    """dtype: type of the elements. decode(packed, n): the elements of a chunk; raises unless it decodes to n bytes.
-    compiled: PLAIN, DEFLATE, BLOSC, or None if the loop cannot decode it. slow: why it is slow, or None."""
+    """How the chunks of an array are decoded.
+
+    dtype: the dtype of the elements. decode(packed, n): the elements of a chunk from its stored bytes, (elements,);
+    raises unless these decode to n bytes. compiled: PLAIN, DEFLATE or BLOSC; None if the compiled loop cannot decode
+    the chunks. slow: the reason why decoding is slow, for a warning; None if it is not.
+    """
 
     dtype: np.dtype
     decode: Callable[[bytes, int], np.ndarray]
@@ -40,12 +45,12 @@ class Codec(NamedTuple):
 
 
 def plain(dtype: np.dtype, **filters: Any) -> Codec:
-    """For chunks that are not compressed. filters: see `_codec`."""
+    """The codec of chunks that are not compressed. filters: `shuffled` and `summed` of `_codec`, also below."""
     return _codec(dtype, lambda packed, whole: packed, PLAIN, **filters)
 
 
 def inflate(dtype: np.dtype, **filters: Any) -> Codec:
-    """For zlib streams."""
+    """The codec of chunks that are zlib streams, as written by HDF5's gzip filter."""
     return _codec(dtype, deflate.zlib_decompress, DEFLATE, **filters)
 
 
@@ -64,9 +69,11 @@ def lzf(dtype: np.dtype, **filters: Any) -> Codec:
 def irregular(
     dtype: np.dtype, n: int, fill: Any, chunk: Callable[[int], np.ndarray | None], why: str
 ) -> tuple[Codec, Callable[[int], np.ndarray]]:
-    """A codec, and a function that returns the bytes of chunk i, for an array whose chunks are stored in several ways.
+    """(codec, where) for `arrays.Chunked`, for an array whose chunks are not all stored in the same way.
 
-    n: elements per chunk. chunk(i): the elements of chunk i; None if it was never written and so holds `fill`.
+    `where` is a function that returns the decoded bytes of chunk i, uint8. n: the number of elements per chunk.
+    chunk(i): the elements of chunk i, or None if it was never written; all its elements then have the value `fill`.
+    why: the reason, for `Codec.slow`.
     """
 
     def raw(i: int) -> np.ndarray:
@@ -77,7 +84,7 @@ def irregular(
 
 
 def is_compiled(dtype: np.dtype) -> bool:
-    """Whether the compiled loop can copy such numbers: native integers, float32 and float64."""
+    """Whether the compiled loop can copy this dtype: integers, float32 and float64 in the byte order of the machine."""
     return dtype.isnative and dtype.kind in "iuf" and dtype != np.float16
 
 
@@ -90,8 +97,11 @@ def _codec(
     shuffled: bool = False,
     summed: bool = False,
 ) -> Codec:
-    """name: of a codec that the loop cannot decode. shuffled: HDF5's shuffle filter was applied before compression.
-    summed: HDF5's fletcher32 checksum follows the compressed bytes."""
+    """Makes a codec. unpack(packed, n): decompresses a chunk of n decoded bytes. compiled: see `Codec`.
+
+    name: the name of a codec that the compiled loop does not have. shuffled: HDF5's shuffle filter was applied before
+    compression. summed: HDF5's fletcher32 checksum follows the compressed bytes.
+    """
     slow = None
     if shuffled or summed:
         which = "fletcher32" if summed else "shuffle"
@@ -122,7 +132,10 @@ def _unpack_blosc(packed: bytes, whole: int) -> bytes:
 
 
 def _unpack_zstd(packed: bytes, whole: int) -> bytes:
-    """By the library. It allocates as much memory as the frame claims, so that claim is checked first."""
+    """Decompresses a Zstandard frame. ValueError if its header gives a decoded size other than `whole` bytes.
+
+    This is checked first, because the library allocates as much memory as the header says.
+    """
     claimed = _zstd_content(packed)
     if claimed is not None and claimed != whole:
         raise ValueError(f"its frame claims to hold {claimed:,} bytes, not {whole:,}")
@@ -130,7 +143,10 @@ def _unpack_zstd(packed: bytes, whole: int) -> bytes:
 
 
 def _zstd_content(packed: bytes) -> int | None:
-    """The decoded size in the header of a Zstandard frame (RFC 8878, 3.1.1.1); None if it has none."""
+    """The decoded size in bytes in the header of a Zstandard frame (RFC 8878, 3.1.1.1); None if it is not given.
+
+    ValueError if `packed` is too short for a header.
+    """
     if len(packed) < 6:
         raise ValueError("it is too short for a frame of Zstandard")
     flags = packed[4]
@@ -143,7 +159,7 @@ def _zstd_content(packed: bytes) -> int | None:
 
 
 def _unshuffled(raw: bytes, dtype: np.dtype) -> np.ndarray:
-    """Undoes HDF5's shuffle filter, which stores the first bytes of all elements, then all second bytes, and so on."""
+    """Undoes HDF5's shuffle filter, which stores the first byte of every element, then every second byte, and so on."""
     n = len(raw) // dtype.itemsize
     planes = np.frombuffer(raw, np.uint8, n * dtype.itemsize).reshape(dtype.itemsize, n)
     out = np.empty((n, dtype.itemsize), np.uint8)
@@ -159,10 +175,10 @@ def _transpose(planes, out):
 
 
 def c_function(library: str | None, name: str) -> int:
-    """The address of a C function in a shared library (None: the C library); 0 if it cannot be found.
+    """The address of the C function `name` in a shared library (None: the C library); 0 if it cannot be found.
 
-    The shared libraries are extension modules of wheels, and a later wheel may hide the function. The codec is then
-    called through Python, chunk by chunk.
+    The shared libraries are extension modules of Python packages, and a later version of a package may not export the
+    function. Chunks of this codec are then decoded through Python, one by one.
     """
     try:
         return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
@@ -177,7 +193,10 @@ C_FUNCTIONS = {
     DEFLATE: _decodes and c_function(deflate._deflate.__file__, "libdeflate_adler32"),
     BLOSC: _decodes and c_function(numcodecs.blosc.__file__, "blosc_decompress_ctx"),
 }
-"""C functions for the compiled loop: to read, to compute a checksum, and to decode Blosc chunks that lz4.py cannot."""
+"""For each codec, the address of a C function that the compiled loop calls; 0 or False if it is not available.
+
+PLAIN: reads from a file. DEFLATE: computes a checksum. BLOSC: decodes the Blosc chunks that lz4.py cannot decode.
+"""
 
 MISSING = {PLAIN: "pread", DEFLATE: "libdeflate_adler32", BLOSC: "blosc_decompress_ctx"}
 
@@ -185,7 +204,7 @@ ADVISE = c_function(None, "posix_fadvise")
 
 
 def decoders() -> dict[str, str]:
-    """For each codec, how it is decoded on this machine: "compiled loop", or why it is slower."""
+    """For each codec, how float32 chunks are decoded on this machine: "compiled loop", or why that is slower."""
     makers = {"none": plain, "gzip": inflate, "Blosc LZ4": blosc, "Zstandard": zstd, "lzf": lzf}
     reasons = {name: codec(np.dtype(np.float32)).slow for name, codec in makers.items()}
     return {name: "compiled loop" if slow is None else slow.removeprefix("is ") for name, slow in reasons.items()}

@@ -15,10 +15,11 @@ COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # for each column, the kinds 
 
 
 def open_parts(folder: Path, files: Files) -> list[Part]:
-    """The files of the dataset saved in `folder`, in the order in which it lists them.
+    """Opens the Arrow files of the dataset in `folder`: one part per file, in the order of state.json.
 
-    The dataset must have the columns "genes" and "expressions". ValueError if the files are damaged or have different
-    schemas; gene names, if there are any, are part of the schema.
+    folder: as written by `save_to_disk` of Hugging Face datasets. The dataset must have the columns "genes" and
+    "expressions". OSError if a file cannot be read. ValueError if a file is damaged or compressed, or the files have
+    different schemas; gene names, if there are any, are part of the schema.
     """
     with describing(folder / "state.json"):
         with open(open_regular(folder / "state.json")) as file:
@@ -42,7 +43,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
 
 
 def _part(path: Path, files: Files) -> tuple[Any, Part]:
-    """The schema and the rows of an Arrow stream. Of the lists, only their offsets are read here, not their values."""
+    """The schema and the rows of an Arrow stream file. Reads the offsets of the lists, but not their values."""
     import pyarrow as pa
 
     fd = files.open(path)
@@ -83,7 +84,7 @@ def _part(path: Path, files: Files) -> tuple[Any, Part]:
 
 
 def _type(path: Path, schema, name: str) -> np.dtype:
-    """The dtype of the values in a column's lists; ValueError if the column does not hold lists of numbers."""
+    """The dtype of the values in a column's lists. ValueError unless these are numbers of a kind in `COLUMNS`."""
     import pyarrow as pa
 
     kind = schema.field(name).type
@@ -98,11 +99,11 @@ def _type(path: Path, schema, name: str) -> np.dtype:
 
 
 def _offsets(path: Path, k: int, name: str, column) -> np.ndarray:
-    """The index, in the column's values, at which each list begins and the last one ends, int32 or int64 (rows + 1,).
+    """The offsets of an Arrow list column, int32 or int64 (rows + 1,). List i is values[offsets[i] : offsets[i + 1]].
 
-    ValueError if the lists are damaged or hold nulls.
+    ValueError if the lists are damaged or hold nulls. k: the index of the record batch, for messages.
     """
-    column.validate(full=True)  # validates that offsets ascend and lie within the values
+    column.validate(full=True)  # validates that the offsets do not decrease and lie within the values
     if column.null_count or column.values.null_count:
         raise ValueError(f"{path}, batch {k}: {name} holds nulls")
     width = np.int64 if str(column.type).startswith("large_list") else np.int32

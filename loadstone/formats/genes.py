@@ -9,9 +9,10 @@ from loadstone.reading.files import describing
 
 
 def name_column(root: Any, matrix: str) -> Any:
-    """The array of gene names, still on disk, for a matrix in an open h5ad file or zarr group; None if there is none.
+    """The array of the gene names of a matrix, not yet read from disk. None if the file has no gene names.
 
-    matrix: the path of the matrix in the file, such as "raw/X". Names may repeat, as in files of 10x Genomics.
+    root: an open h5ad file or zarr group. matrix: the path of the matrix in it, such as "raw/X". Gene names may repeat,
+    as in files of 10x Genomics.
     """
     table = "raw/var" if matrix.startswith("raw/") else "var"
     if table not in root:
@@ -29,7 +30,10 @@ def name_column(root: Any, matrix: str) -> Any:
 
 
 def check_count(name: str, column: Any, n_genes: int) -> None:
-    """ValueError if the file `name` has gene names, and their number is not that of the matrix's columns, n_genes."""
+    """ValueError if the number of gene names differs from n_genes, the number of columns of the matrix.
+
+    name: the file, for the message. column: the result of `name_column`; None is valid.
+    """
     if column is None:
         return
     n = column.shape[0] if hasattr(column, "shape") else len(column)
@@ -38,7 +42,7 @@ def check_count(name: str, column: Any, n_genes: int) -> None:
 
 
 def check_same(files: Iterable[tuple[str, Any]], matrix: str) -> None:
-    """ValueError if two files have different gene names; it names both files and the first difference.
+    """ValueError if a file has other gene names than the first, or another order; names both and the first difference.
 
     files: for each file its path and the open h5ad file or zarr group. matrix: the path of the matrix in each file.
     """

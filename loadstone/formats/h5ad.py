@@ -1,7 +1,8 @@
 """A CSR or dense matrix in h5ad files, without conversion.
 
-HDF5 is asked once where the chunks lie. After that, threads read the chunks directly from the file and decode them, and
-hold neither the GIL nor HDF5's lock.
+When a file is opened, HDF5 is asked for the offsets and sizes of the chunks. After that, the chunks are read directly
+from the file and decoded, without HDF5 and its global lock. For a CSR matrix, threads do this in a compiled loop that
+releases the GIL. Only arrays whose layout or filters loadstone cannot decode are read through h5py.
 """
 
 import math
@@ -34,11 +35,15 @@ CODECS = {
 }
 """For each HDF5 filter number (None: no filter), the function that makes its codec."""
 NO_CODEC = "no other codec is at hand for its filters"
-MOST_UNWRITTEN = 10_000  # an array with more chunks, more than half of them never written, is refused
+MOST_UNWRITTEN = 10_000  # an array with more chunks is refused if more than half of them were never written
 
 
 class StoredMatrix(NamedTuple):
-    """The matrix of a file. x: its h5py group or dataset. form: "csr" or "dense". rows, n_genes: their numbers."""
+    """The matrix of a file, before its arrays are opened.
+
+    fd: the file descriptor. x: the h5py group of a CSR matrix, or the h5py dataset of a dense matrix. form: "csr" or
+    "dense". rows, n_genes: the shape of the matrix.
+    """
 
     path: str
     fd: int
@@ -56,15 +61,18 @@ def open_h5ad(
     threads: int | None = None,
     verify: Verify = "first",
 ) -> Matrix | Indexed:
-    """The cells of h5ad files, one file after another, as a source for `BlockLoader`.
+    """Opens the matrix of h5ad files as a source for `BlockLoader`. The cells of the files follow one another.
 
-    matrix: "X", "raw/X" or "layers/NAME". It must be stored as CSR in all files, or as dense in all. All files must
-    have the same genes in the same order. Of the arrays of a CSR matrix, only indptr is read here. output, threads: see
-    `Matrix`; a matrix stored as dense is read by one thread. verify: when the checksums of the chunks of a CSR matrix
-    are verified, see `Chunked`.
+    Returns a `Matrix` if the files store CSR, and an `Indexed` if they store a dense matrix. All files must store the
+    same form, and have the same genes in the same order.
 
-    Raises OSError for a file that is truncated or unreadable; ValueError for files that are damaged, for files with
-    different genes or forms, for a matrix in CSC, and for invalid arguments.
+    matrix: the path in each file: "X", "raw/X" or "layers/NAME". output: "csr" or "dense", the form of the minibatches,
+    float32 (rows, genes). threads: the number of decoding threads for CSR files; None: one per core. Dense files are
+    read by one thread. verify: "first", "always" or "never", how often the checksums of gzip chunks of CSR files are
+    verified, see `Chunked`. Of the arrays of a CSR matrix, only indptr is read here.
+
+    Raises OSError if a file is missing, truncated or unreadable. Raises ValueError for a damaged file, for files of
+    different genes or forms, for a matrix in CSC, for data that lie in another file, and for invalid arguments.
     """
     paths = several(paths)
     validate.choice("verify", verify, ("first", "always", "never"))
@@ -143,7 +151,7 @@ def _part(stored: StoredMatrix, files: Files, verify: Verify) -> Part:
 
 
 def _in_this_file(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
-    """Returns the dataset. ValueError if its data are external, virtual or linked, and so not in the file `path`."""
+    """Returns the dataset. ValueError if its data are not in the file `path`, but external, virtual or linked."""
     if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
         raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
     return dataset
@@ -173,9 +181,10 @@ def _dense(stored: StoredMatrix, files: Files) -> Tiles | ThroughRows:
 def _layout(
     name: str, fd: int, dataset: h5py.Dataset, file_bytes: int
 ) -> tuple[Codec, Table | Callable[[int], np.ndarray]] | str:
-    """The codec of a dataset's chunks and where they lie, as in `Chunked`; or the reason why only h5py can read them.
+    """(codec, where), which are arguments of `Chunked`; or, if only h5py can read the dataset, the reason as text.
 
-    Chunks are numbered in row-major order. ValueError if the chunk table is damaged.
+    Chunks are numbered in row-major order. ValueError if HDF5's table of the chunks is damaged. file_bytes: the size of
+    the file in bytes.
     """
     if dataset.file.userblock_size:
         return "the file begins with a user block"
@@ -215,7 +224,7 @@ def _filters(dataset: h5py.Dataset) -> list[int]:
 
 
 def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
-    """The codec that undoes these filters, listed in the order in which they were applied; None if only HDF5 can."""
+    """The codec that undoes these HDF5 filters; None if there is none. filters: in the order of their application."""
     shuffled, summed = filters[:1] == [SHUFFLE], filters[-1:] == [h5py.h5z.FILTER_FLETCHER32]
     rest = filters[shuffled : len(filters) - summed]
     if len(rest) > 1 or (rest and rest[0] not in CODECS):
@@ -224,10 +233,11 @@ def _codec(filters: Sequence[int], dtype: np.dtype) -> Codec | None:
 
 
 def _chunk_table(name: str, dataset: h5py.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Three arrays, int64 (chunks,): each chunk's offset in the file, its size in bytes, and its filter mask.
+    """(offsets in the file, stored sizes in bytes, filter masks) of all chunks: three arrays, each int64 (chunks,).
 
-    Chunks are numbered in row-major order. Bit k of a mask is set if filter k was not applied to the chunk. A chunk
-    that was never written has size 0.
+    Chunks are numbered in row-major order. Bit k of a filter mask is set if filter k was not applied to the chunk. A
+    chunk that was never written has size 0, any other at least 1. ValueError if HDF5's table of the chunks is damaged,
+    or if too many chunks were never written (`MOST_UNWRITTEN`).
     """
     grid = [-(-n // chunk) for n, chunk in zip(dataset.shape, dataset.chunks, strict=True)]
     n_chunks, n_written = math.prod(grid), dataset.id.get_num_chunks()

@@ -1,4 +1,4 @@
-"""A matrix that h5ad files store as dense."""
+"""Reads rows of a matrix that h5ad files store as a dense array."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from loadstone.reading.files import Files
 
 
 class DenseFiles:
-    """The rows of several dense arrays, one after another: a collection for `Indexed`. `close` closes the files."""
+    """The rows of several dense arrays, one array after another: a collection for `Indexed`. `close` closes `files`."""
 
     def __init__(self, arrays: "Sequence[Tiles | ThroughRows]", n_genes: int, files: Files) -> None:
         self.arrays, self.n_genes, self.close, self.check = arrays, n_genes, files.close, files.check
@@ -25,7 +25,11 @@ class DenseFiles:
         return int(self.offsets[-1])
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """The rows, float32 (len(rows), genes). rows: ascending, none twice. OSError names an unreadable chunk."""
+        """The rows with these ids, float32 (len(rows), genes).
+
+        rows: ascending ids, none repeated; not checked. OSError, with the name of the array and the chunk or rows, if
+        they cannot be read.
+        """
         out = np.empty((len(rows), self.n_genes), np.float32)
         cuts = np.searchsorted(rows, self.offsets)
         for array, offset, first, last in zip(self.arrays, self.offsets, cuts, cuts[1:], strict=False):
@@ -37,9 +41,9 @@ class DenseFiles:
 class Tiles:
     """A dense array in chunks, which are decoded here rather than by HDF5.
 
-    HDF5 does not check how many bytes a chunk decodes to; if there are too few, it returns whatever lies behind them in
-    memory. shape: (rows, genes) of the array. chunks: (rows, genes) of a chunk. where: as in `Chunked`; the chunks are
-    numbered in row-major order.
+    HDF5 does not check how many bytes a chunk decodes to. If there are too few, it returns the bytes that follow them
+    in memory. shape: (rows, genes) of the array. chunks: (rows, genes) of a chunk. where: as in `Chunked`, with the
+    chunks numbered in row-major order.
     """
 
     slow = "slower than CSR, as every gene of a cell is read, by one thread"
@@ -74,7 +78,7 @@ class Tiles:
 
 
 class ThroughRows:
-    """Any other dense array, read through h5py, one range of consecutive rows at a time."""
+    """A dense array that `Tiles` cannot decode. It is read through h5py, one range of consecutive rows at a time."""
 
     slow = "read through h5py: slower than CSR, as every gene of a cell is read, by one thread"
 

@@ -1,4 +1,4 @@
-"""A source of rows from any collection that can be indexed with an array, with the hooks of the scDataset paper."""
+"""A source of rows from any collection that can be indexed with an array. Its hooks are from the scDataset paper."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,10 @@ from loadstone.reading.validate import row_ids
 
 
 class Fetched:
-    """data: what `fetch_transform` returned. places: for each row in delivery order, its position in data, int64."""
+    """A fetch of an `Indexed`.
+
+    data: what `fetch_transform` returned. places: for each row in delivery order, its position in data, int64 (rows,).
+    """
 
     def __init__(self) -> None:
         self.data: Any = None
@@ -20,13 +23,17 @@ class Fetched:
 
 
 class Indexed:
-    """A source that reads `collection[rows]`, with ascending int64 ids of which none repeats, in one thread.
+    """A source that reads the rows of `collection`, one fetch at a time, in one background thread.
 
-    The hooks, in the order of their calls, and what each does by default:
-    fetch_callback(collection, rows): reads the rows of a fetch; returns collection[rows].
-    fetch_transform(data): transforms what was read; returns data.
-    batch_callback(data, places): takes the rows of a minibatch, by their positions in data; returns data[places].
-    batch_transform(batch): transforms a minibatch, the `x` of `Minibatch`; returns batch.
+    collection: needs a length. If it has methods `check()` and `close()`, `check` is called after each fetch, and
+    `Indexed.close` calls `close`. Four hooks, in the order of their calls, read and transform the rows:
+
+    fetch_callback(collection, rows): reads the rows of a fetch; rows: ascending ids, int64, none repeated. Default:
+    collection[rows].
+    fetch_transform(data): transforms the result of fetch_callback. Default: data, unchanged.
+    batch_callback(data, places): selects the rows of a minibatch by their positions in data, int64. Default:
+    data[places].
+    batch_transform(batch): transforms the result of batch_callback into `Minibatch.x`. Default: batch, unchanged.
     """
 
     def __init__(
@@ -49,12 +56,15 @@ class Indexed:
         return len(self.collection)
 
     def __getitem__(self, rows: np.ndarray) -> Any:
-        """The rows with these ids, in this order, after the hooks. IndexError for an id outside 0 to len - 1."""
+        """The rows with these ids, in this order, after all four hooks.
+
+        IndexError for an id that is not a whole number from 0 to len - 1.
+        """
         rows = row_ids(rows, len(self))
         return next(self.batches(self.gather(rows).result(), [0, len(rows)]))
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> int:
-        """Returns `block_size` itself: how the collection is stored is not known."""
+        """Returns `block_size` itself, because the storage chunks of the collection are not known."""
         return block_size
 
     def gather(self, rows: np.ndarray) -> Gathering:

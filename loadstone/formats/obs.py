@@ -13,10 +13,11 @@ MISSING = -1
 
 
 class Codes(NamedTuple):
-    """codes: for each cell the index of its value in `values`, or -1 if it has none; int64 (cells,).
+    """A column of obs as codes. codes: for each cell, the index of its value in `values`, int64 (cells,).
 
-    values: the values of the first file, then those that each further file adds, as text. Within a file, categories
-    have the order of the file, and other values are sorted.
+    The code -1 means that the value is missing. values: the distinct values as text; first those of the first file,
+    then the new ones of each further file. Within a file, categories have the order of the file, and other values are
+    sorted.
     """
 
     codes: np.ndarray
@@ -24,11 +25,11 @@ class Codes(NamedTuple):
 
 
 def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
-    """The codes of a column of obs, for the cells of h5ad files in the order in which `open_h5ad` reads them.
+    """The codes of a column of obs, for all cells of the h5ad files, in the same order as `open_h5ad` reads the cells.
 
-    `values` are the categories of a categorical column, also those that no cell has, or the distinct values of any
-    other column. Raises ValueError for a file without the column, and OSError for a file that cannot be read; both name
-    the file.
+    `values` are all categories of a categorical column, including categories of no cell, or the distinct values of any
+    other column. Raises ValueError if a file is damaged or lacks the column, and OSError if a file cannot be read; both
+    name the file.
     """
     places: dict[str, int] = {}
     parts = []
@@ -48,7 +49,7 @@ def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
 
 
 def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str]]:
-    """The codes of a file's cells, validated to be -1 to len(values) - 1, int64 (cells,), and the values."""
+    """(codes, values) of a column of one file. codes: int64 (cells,), validated to be -1 to len(values) - 1."""
     obs = file.get("obs")
     if not isinstance(obs, h5py.Group) or name not in obs:
         columns = sorted(obs) if isinstance(obs, h5py.Group) else []
@@ -64,7 +65,7 @@ def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str
     texts = np.array(_texts(column), object)
     if isinstance(column, h5py.Group) and "mask" in column:
         texts[column["mask"][:].astype(bool)] = None
-    is_given = texts != None  # noqa: E711 - each of them
+    is_given = texts != None  # noqa: E711 - elementwise
     distinct, inverse = np.unique(texts[is_given].astype(str), return_inverse=True)
     codes = np.full(len(texts), MISSING, np.int64)
     codes[is_given] = inverse
@@ -72,6 +73,6 @@ def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str
 
 
 def _texts(element: Any) -> list[str]:
-    """The values of an array as text. A nullable array is a group of its values and a mask, which is ignored here."""
+    """The values of an array as text. A nullable array is a group of values and mask; its mask is ignored here."""
     values = element["values"] if isinstance(element, h5py.Group) else element
     return [value.decode() if isinstance(value, bytes) else str(value) for value in values[:].tolist()]

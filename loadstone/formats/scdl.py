@@ -13,9 +13,10 @@ FILES = {"ROWPTR": "row_ptr.npy", "COLPTR": "col_ptr.npy", "DATA": "data.npy"}
 
 
 def open_parts(folder: Path, files: Files) -> list[Part]:
-    """The matrix of the store in `folder`: uncompressed arrays, whose types and lengths are in the file header.sch.
+    """Opens the matrix of the SCDL store in `folder`. Returns one part.
 
-    ValueError if the header and the files disagree, if not all rows have the same genes, or if row starts are damaged.
+    The arrays are uncompressed; the file header.sch has their dtypes and lengths. OSError if a file cannot be read.
+    ValueError if the header does not match the files, the gene tables differ, or the row starts are invalid.
     """
     from bionemo.scdl.schema.header import SCDLHeader
 
@@ -54,7 +55,7 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
 
 
 def _check_genes(tables: list[Path]) -> None:
-    """ValueError if the gene tables of the store, which are parquet files, differ."""
+    """ValueError if the gene tables of the store differ. tables: the paths of their parquet files."""
     import pyarrow.parquet
 
     first = None

@@ -1,7 +1,8 @@
 """A CSR matrix in an AnnData zarr group, zarr version 2 or 3, sharded or not.
 
-zarr is asked for the layout of the arrays, and the index of the chunks is read from each shard. After that, threads
-read the chunks directly from the files and decode them.
+When a group is opened, zarr reads the layout of the arrays, and the chunk index of each shard is read. After that,
+threads read the chunks directly from the files and decode them. Only arrays whose codecs or shards loadstone does not
+support are read through zarr.
 """
 
 import os
@@ -24,7 +25,11 @@ NOWHERE = np.uint64(2**64 - 1)  # offset and size of a chunk that was never writ
 
 
 def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
-    """The matrix X of each zarr group. ValueError if a group is damaged or the groups have different genes."""
+    """Opens the CSR matrix X of each zarr group: one part per group, in the order of `groups`.
+
+    groups: the folders of the groups. OSError if a file is missing or unreadable. ValueError if a group is damaged, or
+    the groups have different genes.
+    """
     import zarr
 
     parts, opened, widths = [], [], []
@@ -46,7 +51,7 @@ def open_parts(groups: Sequence[Path], files: Files) -> list[Part]:
 
 
 def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
-    """The rows of a group, and the number of genes."""
+    """(the matrix X of a group, its number of genes). Reads indptr. ValueError if X is not a valid CSR matrix."""
     x, name = root["X"], f"{path}/X"
     for key in ("indptr", "data", "indices"):
         if key not in x:
@@ -83,7 +88,7 @@ def _array(folder: Path, array: Any, files: Files) -> Array:
 def _with_gaps(
     array: Any, codec: registry.Codec, where: Any, chunk_files: "ChunkFiles"
 ) -> tuple[registry.Codec, Callable[[int], Any]]:
-    """The codec and the function for `Chunked`, for an array with chunks that were never written (see `irregular`)."""
+    """(codec, where) for `Chunked`, for an array with chunks that were never written; see `registry.irregular`."""
     whole = array.chunks[0] * codec.dtype.itemsize
 
     def chunk(i: int) -> np.ndarray | None:
@@ -100,7 +105,7 @@ def _with_gaps(
 
 
 def _codec(array: Any) -> registry.Codec | None:
-    """The codec of the chunks of a zarr array; None if only zarr can decode them, as a chain of several codecs."""
+    """The codec of the chunks of a zarr array; None if only zarr can decode them, for example if they have filters."""
     compressors = array.compressors
     if array.filters or len(compressors) > 1:
         return None
@@ -114,15 +119,15 @@ def _codec(array: Any) -> registry.Codec | None:
 
 
 def _text(value: Any) -> str:
-    """The text of a value, which is an Enum in some versions of zarr."""
+    """The text of a setting of a zarr codec, which is an Enum in some versions of zarr and a str in others."""
     return str(getattr(value, "value", value))
 
 
 class ChunkFiles:
     """The files of an array, one for each chunk or shard. They must not change while the array is open.
 
-    All elements of a missing file have the fill value. stamps: the size in bytes and modification time in ns of each
-    file, or -1 and -1 if it is missing: int64 (files, 2).
+    All elements of a missing file have the fill value. stamps: for each file its size in bytes and its modification
+    time in ns, or -1 and -1 if the file is missing: int64 (files, 2).
     """
 
     def __init__(self, folder: Path, array: Any) -> None:
@@ -142,14 +147,14 @@ class ChunkFiles:
         return status.st_size, status.st_mtime_ns
 
     def read(self, i: int) -> bytes:
-        """The content of file i; OSError if it has changed."""
+        """The content of file i. OSError if the file has changed since the array was opened."""
         with open(open_regular(self.path(i)), "rb") as file:
             packed, stamp = file.read(), Stamp.of(file.fileno())
         self._compare(i, (stamp.size, stamp.mtime_ns))
         return packed
 
     def check(self, start: int) -> None:
-        """OSError if the file that holds element `start` has changed, appeared or vanished since it was opened."""
+        """OSError if the file of element `start` was changed, created or deleted since the array was opened."""
         i = start // self.elements
         self._compare(i, self._stamp(i))
 
@@ -159,7 +164,7 @@ class ChunkFiles:
 
 
 def _within(folder: Path, key: str) -> Path:
-    """The path of the chunk with this key; ValueError if it leads out of the array's folder."""
+    """The path of the chunk file with this key. ValueError if the path is outside the folder of the array."""
     if key.startswith("/") or ".." in key.split("/"):
         raise ValueError(f"{folder}: its metadata name a chunk outside of its folder: {key}")
     return folder / key
@@ -184,7 +189,7 @@ def _from_shards(chunk_files: ChunkFiles, array: Any, codec: registry.Codec, fil
         fds.append(files.open(path))
         leads = _text(sharding.index_location) == "start"
         index = _index(path, fds[-1], files.size(fds[-1]), per_shard, leads)[:in_use]
-        # Numbers of 2**63 and more, beyond any file, become negative as int64 and are refused.
+        # Offsets and sizes of 2**63 and more are invalid. As int64 they are negative, so `validate.chunks` fails.
         place, size = index.T.astype(np.int64)
         written = (index != NOWHERE).any(axis=1)
         name = str(path)
@@ -198,10 +203,10 @@ def _from_shards(chunk_files: ChunkFiles, array: Any, codec: registry.Codec, fil
 
 
 def _index(path: Path, fd: int, file_bytes: int, per_shard: int, leads: bool) -> np.ndarray:
-    """The offset and size of each chunk of a shard, uint64 (per_shard, 2).
+    """The chunk index of a shard: the offset and stored size of each chunk in bytes, uint64 (per_shard, 2).
 
-    leads: whether the index is at the start of the file, or at its end. OSError if the file is too short for the index,
-    or the checksum of the index is wrong.
+    per_shard: the number of chunks in the shard. leads: whether the index is at the start of the file; otherwise it is
+    at the end. OSError if the file is too short for the index, or the checksum of the index is wrong.
     """
     from google_crc32c import value as crc32c
 

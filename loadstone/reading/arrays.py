@@ -1,8 +1,8 @@
 """One-dimensional arrays on disk. Only the pieces that the requested rows need are read.
 
-A piece is a range of elements that is read at once; it records which of the requested rows overlap it. In a compressed
-array, a piece is a chunk from its start to the last element needed. In an uncompressed array, it is a run of adjacent
-rows.
+A piece is a range of elements that is read at once, together with the requested rows that overlap this range. In a
+chunked array, a piece is a chunk from its start to the last element needed. In an array without chunks, a piece covers
+requested rows that lie next to each other or are separated by short gaps.
 """
 
 import os
@@ -16,27 +16,28 @@ from loadstone.codecs.compiled import compiled
 from loadstone.codecs.registry import DEFLATE, PLAIN, Codec, plain
 from loadstone.reading.validate import one_line
 
-# Of a chunk's bytes, the share of the needed elements is read, times this factor, and this many bytes more.
+# If only the first elements of a chunk are needed, the same fraction of its stored bytes is read, times this factor,
+# and this many bytes more.
 HEAD_MARGIN, HEAD_MARGIN_BYTES = 1.25, 512
-NEAR = 8_192  # elements; shorter gaps between rows are read rather than skipped
-RUN = 131_072  # elements of an uncompressed array that are read at once, at most; they fit into a processor's cache
-THROUGH_SLICE = 65_536  # elements that are read at once through a library if the array has no chunks
+NEAR = 8_192  # elements; a gap between two rows up to this length is read rather than skipped
+RUN = 131_072  # most elements of an unchunked array per piece, unless one row has more; fits into a processor's cache
+THROUGH_SLICE = 65_536  # elements per read through a library if the array has no chunks
 
 
 Verify = Literal["first", "always", "never"]
-"""When the checksum of a chunk is verified if only its head is needed: see `Chunked`."""
+"""When the checksum of a chunk is verified if only its first elements are needed: see `Chunked`."""
 
 
 class Pieces(NamedTuple):
-    """Arrays with one entry per piece.
+    """The pieces to read from an array. Every field is an int64 array with one entry per piece, (pieces,).
 
-    A piece has the elements `start` to `stop` of an array, and the requested rows `first` to `last` overlap it; `stop`
-    and `last` are exclusive.
+    A piece has the elements `start` to `stop` of its array. The requested rows `first` to `last` overlap it; these are
+    indices into the requested rows. `stop` and `last` are exclusive.
 
-    The other fields are for the compiled loop, and are empty if it does not read the array. `size` bytes are read at
-    offset `place` of the open file `fd`. The first `wanted` bytes that they decode to are needed; a whole chunk would
-    decode to `whole` bytes. `mark` is the address of a byte that is set to 1 when the checksum of the chunk has been
-    verified.
+    The other fields are for the compiled loop, and are empty if the loop does not read the array. `size` bytes are read
+    at offset `place` of the file descriptor `fd`, and decoded. Only the first `wanted` decoded bytes are needed; the
+    whole chunk has `whole` decoded bytes. `mark` is the address of a byte that is set to 1 when the checksum of the
+    chunk has been verified.
     """
 
     start: np.ndarray
@@ -52,9 +53,12 @@ class Pieces(NamedTuple):
 
 
 class Array(Protocol):
-    """name: the file and the array, for messages. chunk: the number of elements per chunk; None: there are no chunks.
-    slow: why the array is read more slowly than possible, and by how much; None if it is not. codec: None if a library
-    decodes the array."""
+    """A one-dimensional array on disk, of which pieces can be read.
+
+    name: the file and the array, for messages. chunk: the number of elements per chunk; None: there are no chunks.
+    slow: the reason why the array is read slowly, for a warning; None if it is read at full speed. codec: decodes the
+    pieces; None if they are read through h5py or zarr.
+    """
 
     @property
     def name(self) -> str: ...
@@ -69,16 +73,23 @@ class Array(Protocol):
     def codec(self) -> Codec | None: ...
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
-        """The pieces to read for rows; row i has the elements begin[i] to end[i]. Rows ascend, and may repeat."""
+        """The pieces to read for the requested rows. Row i has the elements begin[i] to end[i] (exclusive).
+
+        begin, end: int64 (rows,). The rows must be in ascending order; a row may be requested repeatedly.
+        """
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The elements `start` to `stop` of a piece, and maybe some after them. OSError names the array and place."""
+        """The elements from `start` on, at least up to `stop` (exclusive). start, stop: as in a piece from `pieces`.
+
+        Raises OSError, with the name of the array and the chunk or elements, if they cannot be read or decoded.
+        """
 
 
 class Table(NamedTuple):
-    """Chunk i has size[i] bytes at offset place[i] of the file with the descriptor fds[i // per_file].
+    """Where the chunks of an array are stored. Chunk i has size[i] bytes at offset place[i] of a file.
 
-    Chunks are validated to lie within their files. size[i] is 0 if chunk i was never written.
+    The descriptor of this file is fds[i // per_file]. size[i] is 0 if chunk i was never written. Whoever makes a table
+    must have validated that the chunks lie within their files.
     """
 
     fds: np.ndarray
@@ -91,13 +102,14 @@ class Table(NamedTuple):
 
 
 class Chunked:
-    """An array in chunks with the same number of elements each, `chunk`.
+    """An array of `length` elements, stored in chunks of `chunk` elements each.
 
-    where: a table, or a function that returns the stored bytes of chunk i.
-    verify: when checksums are verified. The checksum of DEFLATE covers a whole chunk, but often only the first rows of
-    a chunk are needed. "first" decodes a chunk whole the first time that any of it is needed, and later only as far as
-    needed; "always" decodes it whole every time; "never" decodes it only as far as needed, so that only chunks that are
-    needed to their end are verified.
+    where: a `Table`, or a function that returns the stored bytes of chunk i.
+    verify: how often the checksums of DEFLATE chunks are verified; other codecs are not affected. The checksum covers a
+    whole chunk, but often only the first elements of a chunk are needed. "first": a chunk is decoded whole, and
+    verified, at its first read; later it is decoded only up to the last element needed. "always": every read decodes
+    the whole chunk and verifies it. "never": every read decodes a chunk only up to the last element needed, so a
+    checksum is verified only if the last element of the chunk is needed.
     """
 
     def __init__(
@@ -138,7 +150,7 @@ class Chunked:
         return Pieces(start, stop, first, last, fd, self.table.place[i], size, wanted, whole, mark)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """All elements of the chunk that begins with element `start`."""
+        """All elements of the chunk that begins with element `start`. OSError if it cannot be read or decoded."""
         i = start // self.chunk
         place = f"chunk {i} (elements {start} to {min(start + self.chunk, self.length)})"
         with reading(self.name, place):
@@ -148,8 +160,8 @@ class Chunked:
 class Plain:
     """An uncompressed array in a file, in one or several segments. No row extends over two segments.
 
-    edges: the first element of each segment, and at the end the length of the array: int64 (segments + 1,). places: the
-    offset of each segment in the file, in bytes.
+    edges: the first element of each segment, followed by the length of the array: int64 (segments + 1,). places: the
+    offset of each segment in the file in bytes, (segments,). OSError if a segment does not lie within the file.
     """
 
     chunk = None
@@ -182,8 +194,12 @@ class Plain:
 
 
 class Through:
-    """Any other array, read through the library of its format, such as h5py. check: is called after each read with the
-    index of the first element read; raises if its chunk has changed since the array was opened."""
+    """An array that only the library of its format can decode. It is read through h5py or zarr.
+
+    array: the h5py dataset or zarr array. why: the reason why only the library can decode it, for the warning. check:
+    called after each read with the index of the first element read; raises OSError if the file that holds this element
+    has changed since the array was opened.
+    """
 
     codec = None
 
@@ -215,7 +231,7 @@ def reading(name: str, place: str) -> Iterator[None]:
 
 
 def read_whole(array: Array, length: int, dtype: np.dtype) -> np.ndarray:
-    """All elements of an array of this length, as `dtype`, (length,)."""
+    """All elements of `array`, which has `length` elements, converted to `dtype`: (length,). Errors: `Array.read`."""
     step, values = array.chunk or max(length, 1), np.empty(length, dtype)
     for start in range(0, length, step):
         stop = min(start + step, length)

@@ -1,4 +1,4 @@
-"""Reuse of buffers: getting new pages from the operating system costs as much as filling them."""
+"""Reuse of buffers. Without it, getting new memory pages from the operating system takes as long as filling them."""
 
 import sys
 
@@ -9,13 +9,16 @@ SPARE = 1.125  # buffers are larger than requested by this factor, since the nex
 
 
 class Memory:
-    """Makes arrays, and reuses the memory of one when neither it nor a view of it is referenced. Not thread-safe."""
+    """Allocates arrays, and reuses the memory of an array when no reference to it or to a view of it is left.
+
+    Not thread-safe.
+    """
 
     def __init__(self) -> None:
         self.kept: list[np.ndarray] = []
 
     def empty(self, n: int, dtype: type) -> np.ndarray:
-        """An array of this dtype, (n,), with arbitrary content."""
+        """An uninitialized array of this dtype, (n,)."""
         needed = n * np.dtype(dtype).itemsize
         # A numpy view references the array that owns its memory, so the reference count includes views.
         is_free = [count == UNHELD for count in _references(self.kept)]

@@ -31,8 +31,8 @@ class Stamp(NamedTuple):
 class Files:
     """Open files, each with its `Stamp` at the time of opening.
 
-    The metadata of a file is validated when it is opened, and is valid only as long as the file does not change.
-    Therefore `check` is called after each fetch.
+    Metadata is validated when a file is opened, and stays valid only if the file does not change. `check` detects a
+    change, and is called after each fetch.
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,10 @@ class Files:
             self.close()
 
     def open(self, path: Path | str) -> int:
-        """Opens a file for reads at random offsets and returns its descriptor. OSError if it is no regular file.
+        """Opens a file for reads at random offsets and returns its file descriptor, which `close` closes.
 
-        The system is told that access is random. Otherwise it reads ahead at every read, on some disks by megabytes.
+        Turns off the read-ahead of the operating system (POSIX_FADV_RANDOM), which on some disks is megabytes per read.
+        OSError if the file is missing, unreadable or not a regular file.
         """
         fd = open_regular(path)
         self.stack.callback(os.close, fd)
@@ -60,14 +61,17 @@ class Files:
         return fd
 
     def open_hdf5(self, path: Path | str) -> tuple[int, h5py.File]:
-        """Opens a file as `open` does and with h5py. OSError, with the path, if it is not HDF5 or is truncated."""
+        """Opens a file with `open` and with h5py. Returns (file descriptor, h5py file); `close` closes both.
+
+        Raises OSError, with the path, if the file is not HDF5, is truncated, or was replaced during the call.
+        """
         fd = self.open(path)
         try:
             file = self.enter(h5py.File(path, "r"))
         except OSError as error:
             raise OSError(f"{path} cannot be read as HDF5: {one_line(error)}") from error
         cache = file.id.get_mdc_config()
-        # By default the cache would keep all gene names.
+        # With HDF5's default size, the cache would keep all gene names in memory.
         cache.initial_size = cache.min_size = cache.max_size = METADATA_CACHE
         file.id.set_mdc_config(cache)
         if Stamp.of(file.id.get_vfd_handle()) != self.stamps[fd][1]:
@@ -75,7 +79,7 @@ class Files:
         return fd, file
 
     def enter[T](self, context: AbstractContextManager[T]) -> T:
-        """Enters a context, which `close` leaves, and returns its value."""
+        """Enters a context manager and returns its value. `close` exits the context manager."""
         return self.stack.enter_context(context)
 
     def size(self, fd: int) -> int:
@@ -83,7 +87,7 @@ class Files:
         return self.stamps[fd][1].size
 
     def check(self) -> None:
-        """OSError if the stamp of a file has changed since it was opened: it was written to or truncated."""
+        """OSError if an open file was written to or truncated after it was opened, that is, if its `Stamp` differs."""
         for fd, (path, stamp) in self.stamps.items():
             if Stamp.of(fd) != stamp:
                 raise OSError(f"{path} has changed since it was opened; open it again")
@@ -93,7 +97,7 @@ class Files:
 
 
 def open_regular(path: Path | str) -> int:
-    """Opens a file and returns its descriptor. OSError for a folder, a device, or a pipe, whose reading would block."""
+    """Opens a file for reading and returns its descriptor. OSError if it is not a regular file: a pipe could block."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -102,7 +106,10 @@ def open_regular(path: Path | str) -> int:
 
 
 def check_regular(path: Path | str) -> None:
-    """OSError if a file, or a file in a folder, is not a regular one: a library would wait for a pipe for ever."""
+    """OSError if `path`, or for a folder any file in it or in its subfolders, is not a regular file.
+
+    A library that opens a pipe would block forever.
+    """
     if not os.path.isdir(path):
         os.close(open_regular(path))
         return
@@ -115,9 +122,10 @@ def check_regular(path: Path | str) -> None:
 
 @contextmanager
 def describing(path: Path | str) -> Iterator[None]:
-    """Turns any exception that a library raises for a damaged file into an OSError or ValueError that names the file.
+    """Turns any exception in the `with` block into an OSError or a ValueError that names the file `path`.
 
-    For inconsistent metadata, libraries raise exceptions of many types, such as KeyError, TypeError or MemoryError.
+    An OSError stays an OSError; all others become ValueError. For inconsistent metadata, libraries raise exceptions of
+    many types, such as KeyError, TypeError or MemoryError.
     """
     try:
         yield
@@ -131,7 +139,7 @@ def describing(path: Path | str) -> Iterator[None]:
 
 
 def several(paths: Path | str | Sequence[Path | str]) -> list[Path | str]:
-    """A list of the given paths, or of the one given path. ValueError if there is none."""
+    """`paths` as a list; a single path becomes a list of one. ValueError if the sequence is empty."""
     if isinstance(paths, (str, os.PathLike)):
         return [paths]
     if not len(paths):

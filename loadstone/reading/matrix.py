@@ -22,14 +22,17 @@ from loadstone.reading.plan import Copies, of_rows, tasks
 from loadstone.reading.validate import choice, count, row_ids
 from loadstone.sampling.orders import aligned
 
-NICENESS = 10  # of the decoding threads: the thread that consumes minibatches has priority
-PIECES_PER_TASK = 128  # at most; between two tasks, a thread needs the GIL
-TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that the threads finish together
-TASKS_AHEAD = 8  # their reads are announced to the system; more would evict each other from a small page cache
+NICENESS = 10  # of the decoding threads, so that the thread that consumes minibatches has priority
+PIECES_PER_TASK = 128  # at most; a thread needs the GIL between two tasks
+TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that all threads finish at about the same time
+TASKS_AHEAD = 8  # whose reads are announced to the kernel; more would evict each other from a small page cache
 
 
 class Part(NamedTuple):
-    """The CSR arrays of the matrix in one file or group, open on disk except indptr: int64 (rows + 1,), in memory."""
+    """The CSR matrix in one file or zarr group.
+
+    indptr: in memory, int64 (rows + 1,). data, indices: arrays on disk, (nnz,).
+    """
 
     indptr: np.ndarray
     data: Array
@@ -51,16 +54,17 @@ class Rows(NamedTuple):
 
 
 class Gathering:
-    """A fetch in progress: `tasks` write the rows into `fetched`, which is complete when all of them have finished.
+    """A fetch in progress. The tasks, which run in threads, write the rows into `fetched`.
 
-    check: raises OSError if a file has changed since it was opened.
+    `fetched` is complete when all tasks have finished. check: called after the tasks; raises OSError if a file has
+    changed since it was opened.
     """
 
     def __init__(self, fetched: Any, tasks: list[Future], check: Callable[[], None]) -> None:
         self.fetched, self.tasks, self.check = fetched, tasks, check
 
     def result(self) -> Any:
-        """Waits for the fetch and returns `fetched`. Raises the first error of a task, or that of `check`."""
+        """Waits for all tasks and returns `fetched`. Raises the error of the first task that failed, or of `check`."""
         try:
             for task in self.tasks:
                 task.result()
@@ -71,7 +75,7 @@ class Gathering:
         return self.fetched
 
     def cancel(self) -> None:
-        """Cancels the tasks that have not started, and waits for the others."""
+        """Cancels the tasks that have not started, and waits for the others to finish. Raises none of their errors."""
         for task in self.tasks:
             task.cancel()
         for task in self.tasks:
@@ -80,14 +84,16 @@ class Gathering:
 
 
 class Matrix:
-    """The rows of all parts, one part after another. Keeps files and threads open until `close`.
+    """A CSR matrix on disk: the rows of all parts, one part after another. `close` ends its threads and closes `files`.
 
-    output: with "csr", minibatches are scipy matrices whose data and indices are views into the buffer of the fetch;
-    with "dense", they are new NumPy arrays. Both are float32 (rows, n_genes). threads: the number of decoding threads;
-    None: one per core. files: the open files, which `close` closes. Memory: 8 bytes per row and 17 bytes per chunk.
+    output: "csr" makes minibatches scipy.sparse.csr_matrix, whose data and indices are views into the buffer of the
+    fetch; "dense" makes them new NumPy arrays. Both are float32 (rows, n_genes). threads: the number of decoding
+    threads; None: the number of cores available to the process. files: the open files of the parts. ValueError for an
+    invalid `output` or `threads`. Memory besides the fetches: 8 bytes per row, and 17 bytes per chunk that the compiled
+    loop reads.
     """
 
-    # These are attributes so that an ablation can replace them on one matrix.
+    # These are attributes so that an ablation can replace them for a single matrix.
     pieces_per_task = PIECES_PER_TASK
     divide = staticmethod(tasks)
     densify = staticmethod(dense)
@@ -114,16 +120,19 @@ class Matrix:
         return int(self.offsets[-1])
 
     def __getitem__(self, rows: np.ndarray) -> csr_matrix:
-        """The rows with these ids, in this order. IndexError for an id outside 0 to len - 1."""
+        """The rows with these ids, in this order, float32 (len(rows), n_genes); CSR for any `output`.
+
+        IndexError for an id that is not a whole number from 0 to len - 1. Errors in the files: OSError or ValueError.
+        """
         rows = row_ids(rows, len(self))
         return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> np.ndarray | int:
-        """Blocks for `BlockShuffled` that follow the chunks of the indices, the array that takes longest to decode.
+        """Blocks for `BlockShuffled` that follow the chunks of `indices`, the array that takes longest to decode.
 
-        rows: the ids of the selected rows, ascending; None: all rows. Returns the position among the selected rows at
-        which each block begins, and their number at the end: int64 (blocks + 1,), see `sampling.orders.aligned`; or
-        `block_size` itself if the indices of no part are chunked.
+        rows: the ids of the selected rows, int64, ascending; None: all rows. If any part has chunked indices, returns
+        the position among the selected rows at which each block begins, followed by the number of selected rows: int64
+        (blocks + 1,), see `sampling.orders.aligned`. Otherwise returns `block_size` itself.
         """
         if all(part.indices.chunk is None for part in self.parts):
             return block_size
@@ -145,7 +154,10 @@ class Matrix:
         return np.concatenate([*starts, cuts[-1:]])
 
     def gather(self, rows: np.ndarray) -> Gathering:
-        """Starts to read the rows with these int64 ids into `Rows`, in this order. Ids may repeat."""
+        """Starts to read the rows with these ids, in this order. `Gathering.result` returns them as `Rows`.
+
+        rows: int64 (n,); ids may repeat. The ids are not checked.
+        """
         by_place = np.argsort(rows)
         ordered = rows[by_place]
         cuts = np.searchsorted(ordered, self.offsets)
@@ -176,13 +188,13 @@ class Matrix:
         return Gathering(fetched, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
-        """The minibatches of a fetch: minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
+        """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
             yield self._csr(batch) if self.output == "csr" else self.densify(*batch, self.n_genes)
 
     def _csr(self, batch: Rows) -> csr_matrix:
-        # The arrays are known to fit together; scipy's constructor checks this, and so takes ten times as long.
+        # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.
         x = copy(self.empty(len(batch.indptr) - 1))
         x.data, x.indices, x.indptr = batch
         return x
@@ -193,7 +205,10 @@ class Matrix:
 
 
 def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:
-    """A `Matrix` of the parts that `open_parts(files)` returns. `Matrix.close` closes the files that it opens."""
+    """A `Matrix` of the parts that `open_parts(files)` returns. options: `output` and `threads` of `Matrix`.
+
+    `open_parts` opens its files in `files`. `Matrix.close` closes them; if an error is raised here, they are closed.
+    """
     with Files() as files:
         parts = open_parts(files)
         files.check()
@@ -214,7 +229,7 @@ def warn_if_slow(parts: Sequence[Part]) -> None:
 
 
 def _give_way() -> None:
-    if sys.platform == "linux":  # on other systems a thread has no priority of its own
+    if sys.platform == "linux":  # on other systems the niceness cannot be set for a single thread
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
 
@@ -232,5 +247,5 @@ def _copy(work: list[list[Copies]], i: int) -> None:
 
 
 def _cores() -> int:
-    """The number of cores on which this process may run; an affinity mask may restrict them."""
+    """The number of cores on which this process may run, taking its CPU affinity mask into account."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

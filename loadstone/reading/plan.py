@@ -12,11 +12,14 @@ from loadstone.reading.validate import genes
 
 
 class Copies(NamedTuple):
-    """Pieces to read, and where to copy their rows. The pieces are either all read by the compiled loop, or none is.
+    """Pieces of arrays to read, and the places in `out` to which their rows are copied.
+
+    Either the compiled loop reads all of these pieces, or it reads none of them.
 
     of: for each piece, the index of its array in `arrays`. Row i of the fetch has the elements begin[i] to end[i] of
-    its array, which are copied to `out` from position target[i] on. n_genes: the values must be 0 to n_genes - 1; -1:
-    they are not gene indices. indptrs: for each array, the element at which each of its rows begins.
+    its array; they are copied to out[target[i]] and the places after it. n_genes: the values are gene indices and must
+    be 0 to n_genes - 1; -1: they are not gene indices. indptrs: for each array, its row starts, int64 (rows + 1,), used
+    only for error messages.
     """
 
     arrays: Sequence[Array]
@@ -36,12 +39,15 @@ class Copies(NamedTuple):
         advise(self.pieces.fd, self.pieces.place, self.pieces.size)
 
     def run(self) -> None:
-        """Reads and copies. OSError for an unreadable piece, ValueError for an invalid gene; both name the place."""
+        """Reads the pieces and copies their rows.
+
+        OSError if a piece cannot be read, ValueError for an invalid gene index; both name the array and the place.
+        """
         left = self
         codec = self.arrays[self.of[0]].codec
         if codec and len(self.pieces.fd):
-            # The pieces that failed are read again, as whole chunks: either too little of the chunk was read, or it is
-            # damaged.
+            # Pieces that failed are read again below, as whole chunks. Either too few bytes of the chunk were read, or
+            # the chunk is damaged.
             left = self.cut(copy_pieces(codec.compiled, codec.dtype, *self[3:]))
         for i, start, stop, first, last in zip(left.of, *left.pieces[:4], strict=True):
             values = self.arrays[i].read(int(start), int(stop))
@@ -65,10 +71,10 @@ def of_rows(
     out: np.ndarray,
     n_genes: int,
 ) -> Iterator[Copies]:
-    """Yields the copies for the rows of a fetch, of which rows cuts[i] to cuts[i + 1] lie in arrays[i].
+    """Yields the `Copies` of a fetch. Rows cuts[i] to cuts[i + 1] of the fetch lie in arrays[i].
 
-    Pieces of several arrays are combined if the compiled loop reads them with the same codec and dtype. The other
-    arguments: see `Copies`.
+    Pieces of several arrays are in the same `Copies` if the compiled loop reads them with the same codec and dtype. The
+    other arguments: see `Copies`.
     """
     groups: dict[object, list[tuple[np.ndarray, Pieces]]] = {}
     for i in np.flatnonzero(np.diff(cuts)).tolist():

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-FEW = 16  # batches; in a fetch with no more than these, the first batch needs most of the chunks anyway
+FEW = 16  # batches; if a fetch has at most this many, its first batch needs most of the chunks of the fetch
 
 
 def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterator[tuple[np.ndarray, Any, Any]]:
     """Yields each fetch as (row ids, extra, the result of `source.gather`) while the next fetch is being read.
 
-    fetches: pairs (row ids, extra); `extra` is passed on unchanged. The error of a fetch is raised when its turn comes.
-    If the iterator is dropped, no task is left running.
+    fetches: pairs (row ids, extra); `extra` is passed on unchanged. If a fetch fails, its error is raised where the
+    fetch would have been yielded. If the iterator is closed early, the fetch in progress is cancelled.
     """
     coming = None
     try:
@@ -20,7 +20,7 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
             ready, coming = coming, (rows, extra, source.gather(rows))
             if ready:
                 yield *ready[:2], ready[2].result()
-            del ready  # releases the buffer before waiting for the next fetch
+            del ready  # drops the reference to the buffer before waiting for the next fetch
         if coming:
             yield *coming[:2], coming[2].result()
     finally:
@@ -29,10 +29,11 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
 
 
 def first_batch_alone(fetches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The same fetches, but the first is divided: its first batch comes as a fetch of its own, so that it comes sooner.
+    """Yields the same fetches, but divides the first into two: its first batch, and the rest.
 
-    fetches: pairs (row ids, positions of the cuts between batches). Chunks that the first batch shares with the others
-    of its fetch are decoded twice. A fetch of at most FEW batches is not divided.
+    The first batch is then available sooner. Chunks that it shares with the rest of the fetch are decoded twice. A
+    fetch of at most FEW batches is not divided. fetches: pairs (row ids, cuts); batch i has the rows cuts[i] to
+    cuts[i + 1] of the fetch.
     """
     for k, (rows, cuts) in enumerate(fetches):
         if k == 0 and len(cuts) - 1 > FEW:

@@ -1,7 +1,8 @@
-"""The trust boundary: the metadata of a file is validated here before a compiled loop relies on it.
+"""Validates the metadata of files, and the arguments of callers, before a compiled loop relies on them.
 
-The loops use row starts, chunk offsets and lengths without further checks. Gene indices are not validated here but when
-they are copied (`kernel.scatter`). Errors in a file are ValueErrors that name the array (`name` below).
+The loops use row starts, chunk offsets and lengths without further checks. Gene indices are validated later, when they
+are copied: by `kernel.scatter` in the compiled loop, and by `genes` elsewhere. An invalid file raises a ValueError that
+names the array; this name is the argument `name` of the functions below.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ import numpy as np
 from loadstone.codecs.compiled import compiled
 
 MOST_GENES = 2**31 - 1  # minibatches hold genes as int32
-DEFLATE_RATIO = 1_040  # DEFLATE makes at most 1,032 bytes of one; a header and a checksum come on top
-INCOMPRESSIBLE = 1.05  # a codec makes incompressible bytes longer by less than this factor and HEADER_BYTES
+DEFLATE_RATIO = 1_040  # DEFLATE decodes a byte to at most 1,032 bytes; the margin is for a header and a checksum
+INCOMPRESSIBLE = 1.05  # a codec lengthens incompressible data by less than this factor plus HEADER_BYTES
 HEADER_BYTES = 4_096
 MOST_CHARACTERS = 300  # of a text that a message quotes
 NUMBERS = "iufb"  # kinds of NumPy dtypes
@@ -25,7 +26,7 @@ def one_line(error: BaseException) -> str:
 
 
 def choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """ValueError if the value of the argument `name` is none of the choices."""
+    """ValueError if the value of the argument `name` is not one of `choices`."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; it can be {' or '.join(map(repr, choices))}")
 
@@ -38,7 +39,7 @@ def count(name: str, value: Any) -> int:
 
 
 def row_ids(rows: Any, n: int) -> np.ndarray:
-    """Row ids as int64 (len(rows),). IndexError for an id that is outside 0 to n - 1 or not a whole number."""
+    """Row ids as int64 (len(rows),). IndexError if an id is not a whole number from 0 to n - 1, or rows is not 1-D."""
     ids = np.asarray(rows)
     if ids.ndim != 1:
         raise IndexError(f"row ids must be a list of one dimension, not {ids.ndim}")
@@ -51,7 +52,10 @@ def row_ids(rows: Any, n: int) -> np.ndarray:
 
 
 def shape(name: str, value: Any) -> tuple[int, int]:
-    """(number of rows, number of genes) from the shape attribute of a matrix; ValueError if it is invalid."""
+    """(number of rows, number of genes) from the shape attribute `value` of a matrix.
+
+    ValueError unless it is two whole numbers of at least 0, the second at most MOST_GENES.
+    """
     try:
         rows, genes = (int(n) for n in np.asarray(value).tolist())
     except (TypeError, ValueError) as error:
@@ -64,7 +68,7 @@ def shape(name: str, value: Any) -> tuple[int, int]:
 
 
 def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
-    """The length of an array. ValueError unless it has one dimension, and a dtype of one of these kinds."""
+    """The length of an array. ValueError unless it has one dimension and a dtype whose `kind` is one of `kinds`."""
     if not hasattr(array, "dtype") or len(array.shape) != 1:
         raise ValueError(f"{name} is no array of one dimension")
     if array.dtype.kind not in kinds:
@@ -73,13 +77,16 @@ def vector(name: str, array: Any, kinds: str = NUMBERS) -> int:
 
 
 def held(name: str, array_bytes: int, stored_bytes: int) -> None:
-    """ValueError if an array that is to be read whole is more than DEFLATE_RATIO times as large as on disk."""
+    """ValueError if an array of array_bytes cannot come from stored_bytes on disk, by DEFLATE_RATIO and HEADER_BYTES.
+
+    Called before an array is read whole, so that a damaged length does not allocate too much memory.
+    """
     if array_bytes > DEFLATE_RATIO * stored_bytes + HEADER_BYTES:
         raise ValueError(f"{name} should hold {array_bytes:,} bytes, but only {stored_bytes:,} bytes are stored")
 
 
 def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
-    """ValueError unless the lengths and dtypes of the three arrays fit a CSR matrix with this number of rows."""
+    """ValueError unless the lengths and dtypes of the three arrays are those of a CSR matrix with `rows` rows."""
     n_data, n_indices = vector(f"{name}/data", data), vector(f"{name}/indices", indices, "iu")
     n_indptr = vector(f"{name}/indptr", indptr, "iu")
     if n_data != n_indices:
@@ -89,10 +96,10 @@ def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
 
 
 def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
-    """indptr as int64. ValueError unless it begins with 0, never falls and ends with `n_elements`.
+    """indptr as int64 (rows + 1,). ValueError unless it begins with 0, never decreases and ends with `n_elements`.
 
-    If it ended with less, the last elements would belong to no row. This happens when the file of its only zarr chunk
-    is lost: the fill value 0 makes all rows empty.
+    With a smaller last value, the last elements would belong to no row. For example, if the only chunk file of a zarr
+    indptr is missing, zarr returns the fill value 0 everywhere, so that all rows would be empty.
     """
     if not len(indptr):
         raise ValueError(f"{name} is empty; it holds at least one 0")
@@ -118,7 +125,7 @@ def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
 def _first_fall(starts):
     """The index of the first row that ends before it starts; -1 if there is none."""
     falls = 0
-    for row in range(len(starts) - 1):  # vector code, as it does not stop at the first such row
+    for row in range(len(starts) - 1):  # without an early exit, so that the compiler vectorizes the loop
         falls += starts[row + 1] < starts[row]
     if falls:
         for row in range(len(starts) - 1):
@@ -128,10 +135,10 @@ def _first_fall(starts):
 
 
 def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end: int | np.ndarray) -> None:
-    """ValueError if a chunk reaches beyond its file, is empty, or is too long for `chunk_bytes` bytes when decoded.
+    """ValueError if a chunk is empty, reaches beyond its file, or has more stored bytes than any codec would need.
 
-    place, size: the offset of each chunk in its file, and its stored size, in bytes. end: the size of the file in
-    bytes, one number for all chunks or one for each.
+    place, size: the offset of each chunk in its file and its stored size, both in bytes, int64 (chunks,). chunk_bytes:
+    the decoded size of a chunk in bytes. end: the size of the file in bytes, one number for all chunks or one for each.
     """
     most = int(chunk_bytes * INCOMPRESSIBLE) + HEADER_BYTES
     for wrong, why in (
@@ -144,7 +151,10 @@ def chunks(name: str, place: np.ndarray, size: np.ndarray, chunk_bytes: int, end
 
 
 def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
-    """ValueError if two chunks of a file overlap. tables: for each array its name, chunk offsets and chunk sizes."""
+    """ValueError if two chunks of a file overlap; it names both.
+
+    tables: for each array in the file, its name, and the offsets and stored sizes of its chunks in bytes.
+    """
     place = np.concatenate([each[1] for each in tables])
     size = np.concatenate([each[2] for each in tables])
     order = np.argsort(place)
@@ -168,11 +178,11 @@ def genes(
     begin: np.ndarray,
     end: np.ndarray,
 ) -> None:
-    """ValueError if a row to be checked has an index outside 0 to n_genes - 1; names the chunk, element and row.
+    """ValueError if a requested row has a gene index outside 0 to n_genes - 1; it names the chunk, element and row.
 
-    indices: consecutive elements of the array, from element `start` on. Row i of those to be checked has the elements
-    begin[i] to end[i]. indptr: the element at which each row of the file begins. chunk: the number of elements per
-    chunk; None: there are no chunks.
+    indices: consecutive elements of the array of gene indices, from element `start` on. Requested row i has the
+    elements begin[i] to end[i] of this array; elements outside the requested rows are not checked. indptr: the row
+    starts of the whole file, int64 (rows + 1,). chunk: the number of elements per chunk; None: there are no chunks.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:

@@ -1,10 +1,11 @@
-"""The order of the rows in an epoch, drawn from (seed, epoch). Any fetch can be drawn without those before it.
+"""The order of the rows in an epoch. It depends only on the arguments, which include the seed and the epoch index.
 
-The method is from the scDataset paper (D'Ascenzo and Cultrera di Montesano 2025). Algorithm 1 draws blocks of
-consecutive rows without replacement. Algorithm 2 reads `fetch_rows` rows at a time and shuffles them in memory.
+Any fetch of an epoch can be computed without the fetches before it. The method is from the scDataset paper (D'Ascenzo
+and Cultrera di Montesano 2025). Its algorithm 1 draws blocks of consecutive rows without replacement. Its algorithm 2
+reads `fetch_rows` rows at a time and shuffles them in memory.
 
-The rows of an order are positions among the selected rows: row ids if all rows are selected. `Subset` turns positions
-into the ids of the rows of a subset.
+If a subset of the rows is selected, an order yields positions in the subset, and `Subset` maps them to row ids.
+Otherwise the positions are the row ids.
 """
 
 from typing import Protocol
@@ -28,7 +29,10 @@ class Order(Protocol):
 
 
 class Streamed:
-    """The rows in file order; with `shuffle_buffer`, a pair (seed, epoch), the rows within each fetch are shuffled."""
+    """The rows in file order.
+
+    shuffle_buffer: (seed, epoch), from which the rows within each fetch are shuffled; None: they are not shuffled.
+    """
 
     def __init__(self, n_rows: int, fetch_rows: int, shuffle_buffer: tuple[int, int] | None = None) -> None:
         self.n_rows, self.fetch_rows, self.shuffle_buffer = n_rows, fetch_rows, shuffle_buffer
@@ -41,11 +45,11 @@ class Streamed:
 
 
 class BlockShuffled:
-    """Every row once: the blocks are shuffled, and then the rows within each fetch.
+    """Every row once. The blocks are shuffled, and then the rows within each fetch.
 
-    blocks: either one number, the size of every block but the last, which may be shorter; or the first row of each
-    block and n_rows at the end, int64 (blocks + 1,). A block that reaches past the end of a fetch is continued in the
-    next fetch. Memory: 4 bytes per block if `blocks` is one number, otherwise 20 bytes per block.
+    blocks: either one number, the block size, where only the last block may be shorter; or the first row of each block
+    followed by n_rows, int64 (blocks + 1,). A block that does not fit into the rest of a fetch is continued in the next
+    fetch. Memory: 4 bytes per block if `blocks` is one number, otherwise 20 bytes per block.
     """
 
     def __init__(self, n_rows: int, fetch_rows: int, blocks: int | np.ndarray, seed: int, epoch: int) -> None:
@@ -80,10 +84,13 @@ class BlockShuffled:
 class BlockWeighted:
     """Rows drawn with replacement in proportion to their weights, several from each block so that reads stay local.
 
-    A block is drawn in proportion to the sum of its rows' weights; then `block_size` rows are drawn within it, in
-    proportion to their weights. Each draw therefore yields a row with a probability equal to its share of all weights.
-    Fetches are drawn independently of each other; from the last block of a fetch, fewer rows are drawn if needed.
-    weights: one per selected row, not negative. n_rows: the number of rows to draw; None: as many as there are weights.
+    A block is `block_size` consecutive rows. A block is drawn in proportion to the sum of its rows' weights; then
+    `block_size` rows are drawn within it, in proportion to their weights. Each draw therefore yields a row with a
+    probability equal to its weight divided by the sum of all weights. Fetches are drawn independently of each other.
+    Fewer rows are drawn from the last block of a fetch if `block_size` does not divide the number of rows.
+
+    weights: one per selected row, not negative, (rows,). n_rows: the number of rows to draw in the epoch; None:
+    len(weights).
     """
 
     def __init__(
@@ -104,15 +111,18 @@ class BlockWeighted:
         return rows
 
     def _at(self, weight: np.ndarray) -> np.ndarray:
-        """The rows at these points, 0 to the sum of all weights, of the cumulative weights; none has weight 0."""
+        """For each number in `weight`, the row whose interval of the cumulative weights contains it, int64.
+
+        weight: numbers from 0 to the sum of all weights. No row of weight 0 is returned.
+        """
         below = np.nextafter(self.cumulative[-1], 0)
         return np.searchsorted(self.cumulative, np.minimum(weight, below), side="right") - 1
 
 
 class Subset:
-    """The order `order` of the positions in a subset, with positions replaced by row ids.
+    """An order of the rows of a subset: the positions that `order` yields are replaced by row ids.
 
-    rows: the row ids of the subset, int64, ascending.
+    rows: the row ids of the subset, int64 (rows,), ascending.
     """
 
     def __init__(self, order: Order, rows: np.ndarray) -> None:
@@ -124,22 +134,24 @@ class Subset:
 
 
 def balanced(codes: np.ndarray) -> np.ndarray:
-    """For each row, a weight with which every class is equally likely to be drawn, float64 (rows,).
+    """The weight of each row, such that every class that occurs is equally likely to be drawn: float64 (rows,).
 
-    codes: the class of each row, (rows,). Rows with a code below 0 belong to no class and have weight 0.
+    codes: the class of each row, integers, (rows,). Rows with a code below 0 belong to no class and have weight 0.
     """
     counts = np.bincount(codes[codes >= 0])
     return np.append(1 / np.maximum(counts, 1), 0.0)[np.maximum(codes, -1)]
 
 
 def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
-    """Blocks of at most `block_size` rows that split a storage chunk only if it holds more rows than that.
+    """Divides rows into blocks of at most `block_size` rows. Only a chunk with more rows than that is split.
 
     begins: the element at which each row begins, ascending, (n,). chunk: the number of elements per chunk. Returns the
-    first row of each block, and n at the end: int64 (blocks + 1,). A row belongs to the chunk in which it begins. A
-    block has as many whole chunks as fit. A chunk with more than `block_size` rows is divided into parts of equal size,
-    each a block; the last of them may also have the next chunks. Since no block is larger than `block_size`, the rows
-    of a fetch are mixed at least as well as with blocks of exactly that size.
+    first row of each block, followed by n: int64 (blocks + 1,).
+
+    A row belongs to the chunk in which it begins. A block takes as many whole chunks as fit. A chunk with more than
+    `block_size` rows is divided into parts of equal size, up to rounding. Each part is a block; the block of the last
+    part also takes the next chunks that fit. Since no block is larger than `block_size`, the rows of a fetch are mixed
+    at least as well as with blocks of exactly that size.
     """
     starts = np.empty(_aligned(begins, chunk, block_size, np.empty(0, np.int64)) + 1, np.int64)
     _aligned(begins, chunk, block_size, starts)
@@ -149,7 +161,7 @@ def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
 
 @compiled
 def _aligned(begins, chunk, block_size, starts):
-    """Returns the number of blocks. Writes the first row of each into `starts`, as many as `starts` has room for."""
+    """Returns the number of blocks. Writes the first row of each block into `starts` until `starts` is full."""
     blocks, start, row, n = 0, 0, 0, len(begins)
     while row < n:
         stop = row + 1

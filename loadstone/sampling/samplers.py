@@ -1,4 +1,4 @@
-"""Samplers: each makes the order of the rows in an epoch."""
+"""Samplers. A sampler holds the options of a sampling method, and makes the order of the rows in each epoch."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,16 +10,16 @@ from loadstone.sampling.orders import BlockShuffled, BlockWeighted, Order, Strea
 
 
 class Blocks(Protocol):
-    """What a sampler needs of a source: blocks that follow its storage chunks, see `Matrix.aligned_blocks`."""
+    """A source that can divide its rows into blocks along its storage chunks, see `Matrix.aligned_blocks`."""
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None) -> np.ndarray | int: ...
 
 
 class Sampler(Protocol):
-    """`order` returns the order of an epoch, over the positions 0 to n_rows - 1 of the selected rows.
+    """`order` returns the order of one epoch. Its rows are positions among the selected rows, 0 to n_rows - 1.
 
-    blocks: the source. rows: the ids of the selected rows, int64, ascending; None: all rows. n_rows: their number.
-    fetch_rows: the number of rows per fetch.
+    blocks: the source. rows: the ids of the selected rows, int64 (n_rows,), ascending; None: all rows. n_rows: the
+    number of selected rows. fetch_rows: the number of rows per fetch. epoch: the epoch index, from 0.
     """
 
     def order(
@@ -29,7 +29,7 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True)
 class Streaming:
-    """The rows in file order; with `shuffle`, the rows within each fetch are shuffled."""
+    """Every row once, in file order. shuffle: whether the rows within each fetch are shuffled."""
 
     shuffle: bool = False
 
@@ -39,9 +39,11 @@ class Streaming:
 
 @dataclass(frozen=True)
 class BlockShuffling:
-    """Every row once, in shuffled blocks of up to `block_size` consecutive rows. A block size of 1 is random access.
+    """Every row once, in shuffled blocks of up to `block_size` consecutive rows; the rows of a fetch are shuffled too.
 
-    aligned: blocks follow the storage chunks of a chunked source, and may then be shorter than `block_size`.
+    A block size of 1 is random access. aligned: whether blocks end at chunk boundaries where possible, if the source is
+    chunked; blocks may then have fewer rows than `block_size`. ValueError if block_size is not a whole number of at
+    least 1.
     """
 
     block_size: int = 16
@@ -58,10 +60,12 @@ class BlockShuffling:
 
 @dataclass(frozen=True, eq=False)
 class BlockWeightedSampling:
-    """Rows drawn with replacement, in proportion to their weights, `block_size` at a time from one block.
+    """Rows drawn with replacement, in proportion to their weights, `block_size` rows at a time from the same block.
 
-    weights: one per row of the source, finite and not negative, (rows,). block_size: also the number of consecutive
-    rows in a block. n_drawn: the number of rows in an epoch; None: as many as are selected.
+    weights: one per row of the source, finite and not negative, (rows,). block_size: the number of consecutive rows in
+    a block, and the number of rows drawn from it. n_drawn: the number of rows in an epoch; None: the number of selected
+    rows. ValueError for invalid arguments. `order` raises ValueError if `weights` does not fit the source, or if all
+    selected rows have weight 0.
     """
 
     weights: np.ndarray
@@ -91,7 +95,7 @@ class ClassBalancedSampling:
     """Rows drawn with replacement, such that every class among the selected rows is equally likely to be drawn.
 
     codes: the class of each row of the source, whole numbers, (rows,). Rows with a code below 0 are never drawn.
-    block_size, n_drawn: see `BlockWeightedSampling`.
+    block_size, n_drawn, and the errors: see `BlockWeightedSampling`.
     """
 
     codes: np.ndarray
@@ -117,7 +121,10 @@ def _check_drawing(sampler: BlockWeightedSampling | ClassBalancedSampling) -> No
 
 
 def _of_rows(name: str, values: np.ndarray, rows: np.ndarray | None, n_rows: int) -> np.ndarray:
-    """The values of the selected rows; ValueError if their number is known not to be that of the source's rows."""
+    """The values of the selected rows. ValueError if there are too few values, or too many when all rows are selected.
+
+    rows, n_rows: as in `Sampler`.
+    """
     values = np.asarray(values)
     # With a subset, the number of rows of the source is not known here, only that it includes the subset's last row.
     needed = n_rows if rows is None else int(rows[-1]) + 1

@@ -9,18 +9,19 @@ from loadstone.sampling.orders import Order
 
 
 class Share:
-    """The minibatches that one rank, or one of its workers, delivers in an epoch.
+    """The minibatches that worker `worker` of rank `rank` delivers in an epoch.
 
-    Ranks take whole fetches in turn: rank r of R ranks takes the fetches r, r + R, ... as long as R full fetches are
-    left. The remaining rows, fewer than R fetches have, are divided into R parts of equal length, one for each rank,
-    and each part into the same number of batches. So every rank has the same number of batches, and no row of the order
-    comes twice. If the number of remaining rows is no multiple of R, up to R - 1 rows per epoch are left out. With one
-    rank no row is left out, and the last batch may be shorter.
+    Of R ranks, rank r takes the full fetches r, r + R, and so on, as long as R full fetches are left. The remaining
+    rows, fewer than R full fetches, are divided into R parts of equal length, one for each rank, and each part into the
+    same number of batches. Every rank therefore has the same number of batches, and no position of the order is
+    delivered twice. If the number of remaining rows is not a multiple of R, up to R - 1 rows per epoch are left out.
+    With one rank no row is left out, and the last batch may be shorter.
 
-    drop_last: leaves out, of each of these R parts, also the rows that do not fill a batch.
+    drop_last: also leaves out the last rows of each of these R parts, so that every batch has `batch_size` rows.
 
-    Worker w of W workers delivers the fetches w, w + W, ... of its rank; the part counts as the last of them. The
-    batches hold the same rows for any W.
+    Of W workers, worker w delivers the fetches w, w + W, and so on, of its rank; the part of the remaining rows counts
+    as the last fetch of the rank. The batches hold the same rows for any W. ValueError if `batch_size` does not divide
+    the number of rows per fetch.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class Share:
         return sum(self._batches(k) for k in self._mine())
 
     def fetches(self, skip: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields each fetch as (row ids in delivery order, int64; cuts). Batch i has the rows cuts[i] to cuts[i + 1].
+        """Yields each fetch as (rows in delivery order, cuts), both int64. Batch i has rows[cuts[i]:cuts[i + 1]].
 
-        skip: the number of batches to leave out at the start, because they were delivered before a resumption.
+        skip: the number of batches to leave out at the start, because they were delivered before training resumed.
         """
         for k in self._mine():
             n = self._batches(k)
@@ -83,10 +84,11 @@ class Share:
 
 
 def turn_of(batches: list[int], delivered: int) -> tuple[list[int], int]:
-    """After `delivered` batches in all: (the number of batches that each worker has delivered, the next worker).
+    """Returns (the number of batches that each worker has delivered, the index of the worker whose turn is next).
 
-    batches: the number of batches in each worker's share. Workers deliver one batch each in turn, as torch's DataLoader
-    takes them.
+    batches: the number of batches in each worker's share. delivered: the number of batches that all workers together
+    have delivered. Workers deliver one batch each in turn, and a worker without batches is skipped; torch's DataLoader
+    takes them in this order. The next worker is 0 if all batches are delivered.
     """
     rounds = bisect_right(range(max(batches) + 1), delivered, key=lambda r: sum(min(n, r) for n in batches)) - 1
     given = [min(n, rounds) for n in batches]

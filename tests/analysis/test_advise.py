@@ -1,6 +1,7 @@
 """`advise` recommends the fastest setting that is diverse enough for every label, with code that runs."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import anndata as ad
@@ -16,6 +17,7 @@ from harness.__main__ import main
 from harness.condition import Condition
 from harness.data.dataset import Dataset
 from harness.grids import expand
+from harness.machine import git
 from harness.records import jsonl, orders
 from harness.records.measurement import Measurement
 from loaders.protocol import UNCONVERTED
@@ -36,9 +38,11 @@ def measured(tiny_set: Dataset, tmp_path: Path) -> Path:
         m = Measurement(
             condition=condition, timing=grid.timing, repeat=0, status="ok", rows=1000 * block, seconds=1.0, fetches=9.0,
             peak_rss_bytes=5_000_000,
-            provenance={"dataset_fingerprint": tiny_set.fingerprint, "git_dirty": False},
+            provenance={"dataset_fingerprint": tiny_set.fingerprint, "git_dirty": False, "code": git.code()},
         )  # fmt: skip
         jsonl.append(tmp_path / "smoke.jsonl", m)
+        if condition == grid.pair:
+            jsonl.append(tmp_path / "smoke.jsonl", replace(m, again=True))
         mixed = rng.permutation(tiny_set.n_cells)
         ids = [mixed[16 * i : 16 * (i + 1)] if random and block == 1 else np.arange(16) for i in range(60)]
         orders.save(orders.path(tmp_path, condition, tiny_set.fingerprint), ids, 16)
@@ -88,8 +92,8 @@ def test_missing_measurements_are_made(tiny_folder: Path, tmp_path: Path, capsys
     dataset = str(tiny_folder / "part0.h5ad")
     arguments = ["advise", "--dataset", dataset, "--results", str(tmp_path), "--grid", "smoke", "--loaders", "native"]
     assert main([*arguments, "--within", "9"]) == 0
-    assert "6 measurements to make" in capsys.readouterr().out
-    assert len(jsonl.read(tmp_path / "smoke.jsonl")) == 6
+    assert "7 measurements to make" in capsys.readouterr().out
+    assert len(jsonl.read(tmp_path / "smoke.jsonl")) == 7
 
 
 def test_without_labels_the_fastest_settings_are_shown(

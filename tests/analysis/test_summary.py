@@ -1,5 +1,6 @@
 """The columns of the summary table follow from the measurements."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from harness.data.dataset import Dataset
 from harness.grids import Grid
 from harness.records.measurement import Measurement
 
-CACHES = ("warm", "cold", "bounded")
+CACHES = ("warm", "first", "bounded")
 
 
 def measured(dataset: Dataset, condition: Condition, repeat: int, rows: int, **fields: object) -> Measurement:
@@ -27,18 +28,21 @@ def table(dataset: Dataset, measurements: list[Measurement], folder: Path) -> su
 
 
 def test_the_share_of_the_warm_rate_is_taken_within_a_repeat(tiny_set: Dataset, tmp_path: Path) -> None:
-    conditions = {cache: Condition(dataset="tiny", loader="memmap", cache=cache) for cache in CACHES}
-    rows = {"warm": (1000, 2000, 4000), "cold": (500, 1000, 400), "bounded": (100, 100)}
+    limits = {cache: {"memory_limit_bytes": 9} if cache == "bounded" else {} for cache in CACHES}
+    conditions = {cache: Condition(dataset="tiny", loader="memmap", cache=cache, **limits[cache]) for cache in CACHES}
+    rows = {"warm": (1000, 2000, 4000), "first": (500, 1000, 400), "bounded": (100, 100)}
     measurements = [
         measured(tiny_set, conditions[cache], repeat, n) for cache in CACHES for repeat, n in enumerate(rows[cache])
     ]
     frame = table(tiny_set, measurements, tmp_path).set_index("cache")
     assert np.isnan(frame.loc["warm", "times_warm"])
-    assert frame.loc["cold", "times_warm"] == 0.5
+    assert frame.loc["first", "times_warm"] == 0.5
     assert frame.loc["bounded", "times_warm"] == pytest.approx((100 / 1000 + 100 / 2000) / 2)
-    lines = {line["loader"]: line for line in text.lines(frame.reset_index())}
-    assert {name.rstrip("*°‡") for name in lines} == {"memmap", "memmap warm", "memmap bounded"}
-    assert next(line["x warm"] for name, line in lines.items() if "bounded" in name) == "0.075"
+    parts = text.parts(frame.reset_index())
+    assert [title.split("`")[1] for title, _ in parts] == list(CACHES)
+    ((_, bounded),) = [part for part in parts if "bounded" in part[0]]
+    assert [line["x warm"] for line in text.lines(bounded)] == ["0.075"]
+    assert text.markdown(frame.reset_index()).count("| loader |") == 3
 
 
 def test_cpu_time_disk_reads_and_waiting_are_normalised(tiny_set: Dataset, tmp_path: Path) -> None:
@@ -63,8 +67,49 @@ def test_values_that_were_not_measured_are_nan(tiny_set: Dataset, tmp_path: Path
 
 
 def test_a_conversion_is_compared_with_the_fastest_loader_that_needs_none() -> None:
-    rates = [("native", "cold", 100.0, np.nan), ("memmap", "cold", 200.0, 100.0), ("bionemo", "cold", 50.0, 100.0)]
-    rows = [*rates, ("annloader", "cold", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
+    rates = [("native", "first", 100.0, np.nan), ("memmap", "first", 200.0, 100.0), ("bionemo", "first", 50.0, 100.0)]
+    rows = [*rates, ("annloader", "first", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
     frame = summary.pd.DataFrame(rows, columns=["loader", "cache", "cells_per_s", "convert_s"])
-    epochs = summary.pays_after(frame.assign(order="random", output="csr"), n_cells=1000)
+    epochs = summary.pays_after(frame.assign(order="random", output="csr", disk=""), n_cells=1000)
     np.testing.assert_array_equal(epochs, [np.nan, 20, np.inf, np.nan, np.nan])
+
+
+def of_code(m: Measurement, code: str, utc: str, **fields: object) -> Measurement:
+    return replace(m, provenance=m.provenance | {"code": code, "utc": utc}, **fields)
+
+
+def test_a_table_is_of_the_code_that_was_measured_last(tiny_set: Dataset, tmp_path: Path) -> None:
+    one, other = (measured(tiny_set, Condition(dataset="tiny", loader="native", seed=seed), 0, 1000) for seed in (0, 1))
+    rows = [
+        of_code(one, "old", "2026-01-01T00:00:00+00:00", rows=10),
+        of_code(other, "old", "2026-01-01T00:00:01+00:00", rows=10),
+        of_code(one, "new", "2026-01-02T00:00:00+00:00"),
+        of_code(one, "new", "2026-01-02T00:00:00+00:00", again=True, rows=1100),
+        of_code(one, "newest", "2026-01-03T00:00:00+00:00", rows=1),
+    ]
+    rows[-1].provenance["git_dirty"] = True
+    frame = table(tiny_set, rows, tmp_path)
+    assert list(frame["cells_per_s"]) == [500]
+    assert frame.attrs["chance"] == [1.1]
+    assert "A/A, the same condition twice in a repeat: 1.10 to 1.10 times." in text.footnotes(frame)
+
+
+def test_few_repeats_have_a_range_and_many_an_interval() -> None:
+    assert np.isnan(summary.interval(np.array([3.0]))).all()
+    assert summary.interval(np.array([3.0, 1.0, 2.0, 9.0, 4.0])) == (1, 9)
+    low, high = summary.interval(np.array([1.0, *[5.0] * 9, 99.0]))
+    assert (low, high) == (5, 5)
+
+
+def test_memory_is_net_of_imports_and_pages_of_files(tiny_set: Dataset, tmp_path: Path) -> None:
+    fields = {"held_bytes": 700_000_000, "imported_bytes": 300_000_000, "peak_rss_bytes": 900_000_000}
+    condition = Condition(dataset="tiny", loader="native")
+    (line,) = text.lines(table(tiny_set, [measured(tiny_set, condition, 0, 1000, **fields)], tmp_path))
+    assert (line["net, MB"], line["gross, MB"]) == ("400", "900")
+
+
+def test_rows_with_little_warm_up_or_few_fetches_are_marked(tiny_set: Dataset, tmp_path: Path) -> None:
+    condition = Condition(dataset="tiny", loader="native")
+    frame = table(tiny_set, [measured(tiny_set, condition, 0, 1000, warmed_epochs=0.5, fetches=4.0)], tmp_path)
+    assert text.lines(frame)[0]["loader"].endswith("*§")
+    assert len([note for note in text.footnotes(frame) if note[0] in "*§"]) == 2

@@ -49,29 +49,46 @@ def test_a_key_names_the_condition_and_ignores_the_order_of_knobs() -> None:
             ("cores", 2),
             ("workers", 1),
             ("batch_size", 32),
-            ("cache", "warm"),
-            ("cache", "bounded"),
+            ("cache", "first"),
+            ("disk", "hdd"),
             ("consumer_ms", 2.0),
         )
     ]
     assert len({one.key, *(c.key for c in others)}) == 9
 
 
-def test_a_bounded_cache_is_a_quarter_by_default() -> None:
-    one = Condition(dataset="d", loader="native", cache="bounded")
-    assert one.memory_fraction == 0.25
-    assert one == Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.25)
+KEYS = [
+    ({"cache": "cold"}, "5bbf756e7917"),
+    ({"cache": "warm"}, "20705e8f8feb"),
+    ({"cache": "bounded", "memory_fraction": 0.25}, "65617e70098a"),
+    ({"cache": "cold", "order": "stream", "output": "dense", "knobs": {"block_size": 4}}, "905b15e7b759"),
+]
+
+
+def test_keys_of_records_of_the_first_edition_stay_valid() -> None:
+    """Keys that were computed when a cold page cache was the default."""
+    for fields, key in KEYS:
+        values = {"loader": "native", "dataset": "d", "knobs": {}} | fields
+        assert Condition.from_dict(values | {"key": key}).key == key
+
+
+def test_a_bounded_condition_has_a_limit() -> None:
+    one = Condition(dataset="d", loader="native", cache="bounded", memory_limit_bytes=10**9)
     assert one == Condition.from_dict(one.to_dict())
-    assert one.key != Condition(dataset="d", loader="native", cache="bounded", memory_fraction=0.5).key
+    assert one.key != Condition(dataset="d", loader="native", cache="bounded", memory_limit_bytes=2 * 10**9).key
+    for fields in ({"cache": "bounded"}, {"memory_limit_bytes": 10**9}):
+        with pytest.raises(ValueError, match="memory_limit_bytes"):
+            Condition(dataset="d", loader="native", **fields)
 
 
-def test_conditions_with_the_same_order_have_the_same_twin() -> None:
+def test_conditions_with_the_same_order_have_the_same_order_key() -> None:
     knobs = (("block_size", 4),)
     one = Condition(dataset="d", loader="native", knobs=knobs)
-    for fields in ({"output": "dense"}, {"cache": "warm"}, {"cache": "bounded"}, {"consumer_ms": 1.0}):
-        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).twin == one
+    bounded = {"cache": "bounded", "memory_limit_bytes": 10**9, "disk": "hdd"}
+    for fields in ({"output": "dense"}, {"cache": "first"}, bounded, {"consumer_ms": 1.0}, {"processes": 2}):
+        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).order_key == one.order_key
     for fields in ({"seed": 1}, {"order": "stream"}, {"batch_size": 8}, {"workers": 2}):
-        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).twin != one
+        assert Condition(dataset="d", loader="native", knobs=knobs, **fields).order_key != one.order_key
 
 
 @pytest.mark.parametrize(
@@ -82,7 +99,7 @@ def test_conditions_with_the_same_order_have_the_same_twin() -> None:
         ("cores", 0),
         ("order", "shuffled"),
         ("seed", 1.5),
-        ("memory_fraction", 0.5),
+        ("disk", "tape"),
         ("consumer_ms", -1.0),
         ("consumer_ms", float("nan")),
     ],

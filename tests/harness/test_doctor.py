@@ -26,6 +26,7 @@ def test_the_json_report_lists_every_loader(harness: Run) -> None:
     assert done.returncode == 0
     assert report["decoders"]["gzip"] == "compiled loop"
     assert report["page_cache"] in ("drop_caches", "fadvise", None)
+    assert list(report["limits"]) == ["bounded memory", "disk hdd", "disk gp3", "disk nvme"]
 
 
 def test_the_text_report_lists_every_loader(
@@ -38,6 +39,7 @@ def test_the_text_report_lists_every_loader(
     printed = capsys.readouterr().out
     assert all(name in printed for name in names)
     assert "page cache:" in printed
+    assert "disk hdd: " in printed
     assert "native, gzip: compiled loop" in printed
 
 

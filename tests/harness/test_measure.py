@@ -31,8 +31,8 @@ class Clock:
             self.now += pause
             yield BATCH
 
-    def measure(self, timing: Timing = TIMING) -> Trace:
-        return measure(self, timing, self, epoch_rows=64 * len(self.pauses))
+    def measure(self, timing: Timing = TIMING, cache: str = "warm") -> Trace:
+        return measure(self, timing, self, epoch_rows=64 * len(self.pauses), cache=cache)
 
 
 def rate(trace: Trace) -> float:
@@ -112,9 +112,45 @@ def test_warm_up_is_not_counted() -> None:
     assert trace.first_batch_s == 25
 
 
-def test_a_fetch_longer_than_the_window_is_still_one_whole_fetch() -> None:
-    trace = Clock(([300.0] + [0.0] * 15) * 5, 16).measure()
-    assert (trace.rows, trace.seconds) == (16 * 64, 300)
+def test_a_window_is_lengthened_until_it_holds_five_whole_fetches() -> None:
+    trace = Clock(([300.0] + [0.0] * 15) * 50, 16).measure()
+    assert (trace.rows, trace.seconds) == (5 * 16 * 64, 5 * 300)
+
+
+@given(st.floats(0.01, 1), st.integers(10, 5_000))
+def test_a_warm_window_begins_after_a_whole_epoch(pause: float, batches: int) -> None:
+    """Unless that takes longer than `epoch_s`; then it begins at the next batch."""
+    timing = Timing(warmup_s=1, epoch_s=600, measure_s=1)
+    trace = Clock([pause] * batches).measure(timing)
+    warmed_s = trace.warmed_epochs * batches * pause
+    if trace.warmed_epochs < 1:
+        assert 600 - pause <= warmed_s <= 600 + pause
+    else:
+        assert warmed_s <= max(1, batches * pause) + 2 * pause
+    assert Clock([pause] * batches).measure(timing, "bounded").warmed_epochs * batches * pause <= 1 + 2 * pause
+
+
+@given(st.integers(1, 16), st.integers(40, 400), st.floats(0.01, 10))
+def test_the_first_regime_measures_within_the_first_epoch(batches: int, fetches: int, fetch_s: float) -> None:
+    """All later epochs are a hundred times as fast: none of their batches may count."""
+
+    class Cached(Clock):
+        def epoch(self, index: int) -> Iterator[SimpleNamespace]:
+            self.pauses = [pause / (100 if index else 1) for pause in self.pauses]
+            return super().epoch(index)
+
+    clock = Cached(([fetch_s] + [0.0] * (batches - 1)) * fetches, batches)
+    trace = clock.measure(Timing(warmup_s=30, measure_s=120), "first")
+    assert trace.epochs == 0
+    assert trace.warmed_epochs <= 0.2
+    assert rate(trace) == pytest.approx(64 * batches / fetch_s, rel=1e-3)
+    assert trace.rows <= 64 * batches * fetches
+    assert trace.seconds >= min(120, 0.7 * fetch_s * fetches)
+
+
+def test_a_first_epoch_too_short_for_a_window_is_an_error() -> None:
+    with pytest.raises(ValueError, match="the first epoch has 2 full fetches, too few for a window within it"):
+        Clock([1.0] * 32, 16).measure(TIMING, "first")
 
 
 def test_a_small_data_set_is_read_repeatedly_and_the_start_of_every_epoch_counts() -> None:
@@ -123,10 +159,19 @@ def test_a_small_data_set_is_read_repeatedly_and_the_start_of_every_epoch_counts
     assert rate(trace) == pytest.approx(64 * 10 / 12, rel=0.02)
 
 
-def test_windows_hold_the_rows_of_each_whole_second() -> None:
-    trace = Clock([0.25] * 10_000).measure(Timing(warmup_s=0, measure_s=10))
-    assert trace.windows == [64 * 3] + [64 * 4] * 9  # the window begins at a batch that it does not count
-    assert trace.rows == 64 * 40
+@given(st.integers(5, 5_000))
+def test_edges_are_evenly_chosen_arrivals_of_fetches(seconds: int) -> None:
+    trace = Clock([0.25] * 10_000).measure(Timing(warmup_s=0, epoch_s=0, measure_s=seconds))
+    assert 20 <= len(trace.edges) <= 64 or len(trace.edges) == 4 * seconds
+    times, rows = np.array(trace.edges).T
+    assert np.ptp(np.diff(times)) == 0
+    assert times[-1] > 0.9 * trace.seconds
+    np.testing.assert_allclose(rows, 64 * 4 * times)
+
+
+def test_the_first_two_batches_are_timed_from_the_request() -> None:
+    trace = Clock([3.0, 2.0] + [1.0] * 1000, open_s=1.0).measure()
+    assert (trace.first_batch_s, trace.second_batch_s) == (4, 6)
 
 
 def test_probes_are_taken_at_the_edges_of_the_window() -> None:
@@ -150,7 +195,7 @@ class CountedReads(np.ndarray):
         return super().sum(*args, **kwargs)
 
 
-def test_touch_reads_every_page_and_returns_the_rows() -> None:
+def test_touch_reads_every_cache_line_and_returns_the_rows() -> None:
     x = np.zeros((64, 62_710), np.float32).view(CountedReads)
     assert touch(SimpleNamespace(x=x)) == 64
-    assert CountedReads.read == -(-x.nbytes // 4096)
+    assert CountedReads.read == -(-x.nbytes // 64)

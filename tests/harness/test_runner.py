@@ -1,6 +1,7 @@
 """The runner's decisions, with workers that are functions: no process is started, and no time passes."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,18 +11,19 @@ import loaders
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
 from harness.grids import Grid
-from harness.machine import pagecache
+from harness.machine import cgroup, pagecache
+from harness.machine.cgroup import Group
 from harness.records import jsonl, orders
 from harness.records.measurement import Measurement
-from harness.run import runner
-from harness.run.job import Held, Job, Outcome, Window
-from harness.run.process import Pause
+from harness.run import limits, runner
+from harness.run.job import Job, Outcome, Window
 from tests import toys
 
 TIMING = Timing(warmup_s=1, measure_s=2, timeout_s=30, order_s=1)
 WINDOW = Window(
-    rows=640, seconds=2.5, windows=[300, 300], waiting_s=0.5, epochs=0, open_s=0.25, first_batch_s=0.125, fetches=10.0,
-    cpu_s=3.0, peak_rss_bytes=10**8, disk_read_bytes=4096, marks={}, edges_s=(100.0, 102.5),
+    rows=640, seconds=2.5, edges=[[1.5, 320], [2.5, 640]], waiting_s=0.5, epochs=0, warmed_epochs=1.5, import_s=2.0,
+    open_s=0.25, first_batch_s=0.125, second_batch_s=0.25, fetches=10.0, cpu_s=3.0, peak_rss_bytes=10**8,
+    held_bytes=10**7, imported_bytes=10**6, disk_read_bytes=4096, marks={}, edges_s=(100.0, 102.5),
 )  # fmt: skip
 OK = Outcome(status="ok", answer=WINDOW)
 
@@ -30,16 +32,23 @@ class Workers:
     """Replaces `spawn`: stores each job, and returns the next of the given outcomes (the last one again and again)."""
 
     def __init__(self, *outcomes: Outcome) -> None:
-        self.outcomes, self.jobs, self.cores = list(outcomes), [], []
+        self.outcomes, self.jobs, self.cores, self.groups = list(outcomes), [], [], []
 
     def __call__(
-        self, job: Job, cores: int | None, timeout_s: float | None, progress: Callable, pause: Pause | None = None
+        self,
+        job: Job,
+        cores: int | None,
+        timeout_s: float | None,
+        progress: Callable,
+        group: Group | None = None,
+        begin: Callable | None = None,
     ) -> Outcome:
         self.jobs.append(job)
         self.cores.append(cores)
+        self.groups.append(group)
         assert Job.from_json(job.to_json()) == job
-        if pause is not None and pause.group is None:
-            pause.begin(0)
+        if begin is not None:
+            begin()
         return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
 
 
@@ -67,13 +76,37 @@ def test_the_window_is_the_row(tiny_set: Dataset, tmp_path: Path) -> None:
     workers = Workers(OK)
     m = one(tiny_set, tmp_path, workers, toy(cores=1))
     assert (m.status, m.reason, m.rows, m.seconds, m.cells_per_s) == ("ok", None, 640, 2.5, 256)
-    assert (m.windows, m.waiting_s, m.fetches, m.disk_read_bytes) == ([300, 300], 0.5, 10.0, 4096)
-    assert m.resident_before == 0
+    assert (m.edges, m.waiting_s, m.fetches, m.disk_read_bytes) == ([[1.5, 320], [2.5, 640]], 0.5, 10.0, 4096)
+    assert (m.warmed_epochs, m.import_s, m.second_batch_s, m.held_bytes, m.imported_bytes) == (
+        1.5,
+        2,
+        0.25,
+        10**7,
+        10**6,
+    )
+    assert m.resident_before == 1
+    assert m.provenance["limits"] == {}
+    assert m.provenance["rules_edition"] == 2
     assert m.provenance["store_bytes"] == tiny_set.size_bytes
     (job,) = workers.jobs
     assert (job.task, job.loader, job.adapter) == ("measure", "toy", "tests.toys:Toy")
     assert (job.timing, job.dataset, workers.cores) == (TIMING, tiny_set, [1])
-    assert all(Path(file).is_absolute() for file in job.files)
+
+
+@pytest.mark.parametrize("cache", ["first", "warm"])
+def test_the_page_cache_is_as_the_regime_says(tiny_set: Dataset, tmp_path: Path, cache: str) -> None:
+    m = one(tiny_set, tmp_path, Workers(OK), toy(cache=cache))
+    assert m.resident_before == (cache == "warm")
+
+
+def test_a_store_larger_than_memory_cannot_be_warm(
+    tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pagecache, "warm", pagecache.drop)
+    workers = Workers(OK)
+    m = one(tiny_set, tmp_path, workers, toy(cache="warm"))
+    assert (m.status, workers.jobs) == ("skipped", [])
+    assert "only 0% of its store of 0.0 GB stayed in memory" in m.reason
 
 
 @pytest.mark.parametrize("status", ["failed", "timeout", "skipped"])
@@ -88,15 +121,16 @@ def test_every_condition_is_measured_once_a_repeat_in_shuffled_order(tiny_set: D
     grid, path = grid_of(*conditions), tmp_path / "g.jsonl"
     tasks = runner.missing(grid, tiny_set, [], 3, retry=False)
     for repeat in range(3):
-        of_repeat = tasks[12 * repeat : 12 * (repeat + 1)]
+        of_repeat = tasks[13 * repeat : 13 * (repeat + 1)]
         assert {task.repeat for task in of_repeat} == {repeat}
-        assert {task.condition for task in of_repeat} == set(conditions)
-        assert [task.condition for task in of_repeat] != conditions
+        assert {task.condition for task in of_repeat if not task.again} == set(conditions)
+        assert [task.condition for task in of_repeat if task.again] == [conditions[0]]  # the A/A pair
+        assert [task.condition for task in of_repeat if not task.again] != conditions
     workers = Workers(OK)
     runner.run(grid, tiny_set, tasks[:20], {}, path, toys.QUIET, workers)
     assert [job.condition for job in workers.jobs] == [task.condition for task in tasks[:20]]
     done = jsonl.read(path)
-    assert [(m.condition, m.repeat) for m in done] == [tuple(task) for task in tasks[:20]]
+    assert [(m.condition, m.repeat, m.again) for m in done] == [tuple(task) for task in tasks[:20]]
     assert runner.missing(grid, tiny_set, done, 3, retry=False) == tasks[20:]
 
 
@@ -117,6 +151,10 @@ def test_a_store_that_could_not_be_made_fails_without_a_worker(tiny_set: Dataset
         (toy(), [], 1, True, False),
         (toy(output="dense"), [], 0, False, True),
         (toy(output="dense"), [toy()], 0, False, False),
+        (toy(), [toy(output="dense")], 0, False, True),
+        (toy(), [toy(cache="first")], 0, False, True),
+        (toy(cache="first"), [toy()], 0, False, True),
+        (toy(disk="hdd"), [toy()], 0, False, False),
         (toy(cache="warm"), [toy(seed=1)], 0, False, True),
     ],
 )
@@ -136,7 +174,7 @@ def test_processes_add_up_over_the_time_from_the_first_to_the_last(tiny_set: Dat
     windows = [replace(WINDOW, rows=rows, edges_s=(100.0 + i, 103.0 + 2 * i)) for i, rows in enumerate((100, 200, 300))]
     workers = Workers(*(Outcome(status="ok", answer=window) for window in windows))
     m = one(tiny_set, tmp_path, workers, toy(processes=3, seed=5))
-    assert (m.rows, m.seconds, m.windows, m.waiting_s) == (600, 7.0, None, None)
+    assert (m.rows, m.seconds, m.edges, m.waiting_s) == (600, 7.0, None, None)
     assert m.peak_rss_bytes == 3 * 10**8
     assert sorted(job.condition.seed for job in workers.jobs) == [5, 6, 7]
     assert sum(job.order_path is not None for job in workers.jobs) == 1
@@ -148,32 +186,22 @@ def test_one_of_several_processes_that_fails_is_the_reason_for_all(tiny_set: Dat
     assert (m.status, m.reason, m.rows) == ("failed", "no more shelves", None)
 
 
-def test_a_worker_killed_by_its_limit_is_weighed_without_one(
+def test_all_processes_of_a_condition_share_one_limit(
     tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Limited(Workers):
-        def __call__(
-            self, job: Job, cores: int | None, timeout_s: float, progress: Callable, pause: Pause | None = None
-        ):
-            if pause:
-                pause.begin(50_000_000)
-            return super().__call__(job, cores, timeout_s, progress)
+    class Recorded(Group):
+        def __init__(self) -> None:
+            super().__init__("cgroup v2", {})
 
-    class Group(toys.SimpleNamespace):
-        def __enter__(self) -> "Group":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-        def limit(self, n_bytes: int) -> None:
+        def limit_memory(self, n_bytes: int) -> None:
             self.limit_bytes = n_bytes
 
-    group = Group(kind="cgroup v2")
-    monkeypatch.setattr("harness.run.memory_limit.cgroup.group", lambda: group)
-    killed = Outcome(status="failed", reason="its memory limit killed it", out_of_memory=True)
-    workers = Limited(killed, Outcome(status="ok", answer=Held(held_bytes=150_000_000)))
-    m = one(tiny_set, tmp_path, workers, toy(cache="bounded"))
-    assert [job.task for job in workers.jobs] == ["measure", "weigh"]
-    assert m.reason.startswith("it needs 100 MB more than its limit of 50 MB: 50 held with full buffers")
-    assert group.limit_bytes == m.provenance["bound"]["limit_bytes"] == 50_000_000 + tiny_set.size_bytes // 4
+    group = Recorded()
+    monkeypatch.setattr(cgroup, "group", lambda *controllers: nullcontext(group))
+    monkeypatch.setattr(limits, "STORE_OVER_LIMIT", 0)
+    monkeypatch.setattr(limits, "libraries", lambda loader: [])
+    workers = Workers(OK)
+    m = one(tiny_set, tmp_path, workers, toy(cache="bounded", memory_limit_bytes=10**9, processes=2))
+    assert workers.groups == [group, group]
+    assert group.limit_bytes == 10**9
+    assert m.provenance["limits"] == {"memory_bytes": 10**9, "kind": "cgroup v2"}

@@ -1,5 +1,6 @@
 """The generated data set has the specified statistics and is the same every time."""
 
+import json
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from analysis.diversity.entropy import of_codes
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.data.synthetic import cells
+from harness.data.synthetic.h5chunks import chunk_like_anndata
 from tests.conftest import program
 
 N = 4_200
@@ -52,6 +54,68 @@ def test_files_are_stored_as_anndata_stores_them(generated: Dataset, tmp_path: P
             assert one.chunks[0] == pytest.approx(other.chunks[0], rel=0.2)  # set from the expected length
     assert x.has_sorted_indices
     assert x.has_canonical_format
+
+
+def test_the_length_of_chunks_changes_nothing_but_the_chunks(generated: Dataset, tmp_path: Path) -> None:
+    cells.generate(tmp_path / "long", n_cells=N, seed=0, chunk_values=96_077)
+    for path in generated.paths:
+        with h5py.File(path) as one, h5py.File(tmp_path / "long" / path.name) as other:
+            assert other["X/data"].chunks == other["X/indices"].chunks == (96_077,)
+            assert (
+                one["X/data"].chunks
+                == one["X/indices"].chunks
+                == (chunk_like_anndata(1_400 * len(one["obs/drug/codes"])),)
+            )
+            for name in ("data", "indices", "indptr"):
+                assert np.array_equal(one["X"][name], other["X"][name])
+                assert one["X"][name].dtype == other["X"][name].dtype
+        one, other = ad.read_h5ad(path), ad.read_h5ad(tmp_path / "long" / path.name)
+        assert one.obs.equals(other.obs)
+        assert one.var.equals(other.var)
+
+
+def test_the_chunks_of_tahoe_are_those_that_h5py_would_choose() -> None:
+    entries = catalogue.entries()
+    mini, chunks = entries["tahoe-mini"], entries["tahoe-chunks"]
+    assert chunks["synthetic"] == mini["synthetic"] | {"chunk_values": chunk_like_anndata(12_592_995_937)}
+    assert {**chunks, "about": "", "synthetic": {}} == {**mini, "about": "", "synthetic": {}}
+
+
+def test_a_folder_is_generated_again_if_other_chunks_are_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "mini"
+
+    def generate(chunk_values: int | None) -> tuple[int, int]:
+        """(when the first file was written, the length of its chunks)"""
+        cells.generate(folder, n_cells=140, seed=0, chunk_values=chunk_values)
+        path = folder / "plate1.h5ad"
+        with h5py.File(path) as file:
+            return path.stat().st_mtime_ns, file["X/data"].chunks[0]
+
+    default = generate(None)
+    assert generate(None) == default
+    assert json.loads((folder / "recipe.json").read_text()) == {"recipe": 1, "n_cells": 140, "seed": 0}
+    other = generate(5_000)
+    assert other[1] == 5_000
+    assert generate(5_000) == other
+    assert generate(None)[1] == default[1]
+
+
+def test_an_interrupted_generation_is_resumed_only_with_the_same_chunks(tmp_path: Path) -> None:
+    def stop_after_a_plate(done: int, total: int) -> None:
+        if (tmp_path / "mini.partial" / "plate1.h5ad").exists():
+            raise InterruptedError
+
+    def first_file(chunk_values: int) -> int:
+        with pytest.raises(InterruptedError):
+            cells.generate(
+                tmp_path / "mini", n_cells=140, seed=0, chunk_values=chunk_values, progress=stop_after_a_plate
+            )
+        return (tmp_path / "mini.partial" / "plate1.h5ad").stat().st_mtime_ns
+
+    once = first_file(5_000)
+    assert first_file(5_000) == once
+    assert first_file(6_000) != once
+    assert not (tmp_path / "mini").exists()
 
 
 def test_cells_are_grouped_by_drug_and_dose_with_cell_lines_mixed(generated: Dataset) -> None:

@@ -1,11 +1,11 @@
 """Generates cells with the statistics of Tahoe-100M, plate by plate, in bounded memory.
 
 Taken from the real data: 14 plates of uneven size with a plate entropy of 3.77 bits; 62,710 genes; about 1,400
-non-zero counts per cell with mean 1.6; gzip h5ad files with the chunks that anndata would choose; cells in runs of one
-drug and dose; 50 cell lines mixed within a run; the three doses of each drug on three plates. Invented: which genes
-respond. The transcripts of a cell are drawn from the profile of its cell line. Small shares of them are drawn from
-genes of its drug, of the drug's mechanism of action and of its plate. So a linear model can learn the drug, and is less
-accurate on another plate.
+non-zero counts per cell with mean 1.6; gzip h5ad files with the chunks that anndata would choose, for files of this
+size or (`chunk_values`) of another; cells in runs of one drug and dose; 50 cell lines mixed within a run; the three
+doses of each drug on three plates. Invented: which genes respond. The transcripts of a cell are drawn from the profile
+of its cell line. Small shares of them are drawn from genes of its drug, of the drug's mechanism of action and of its
+plate. So a linear model can learn the drug, and is less accurate on another plate.
 """
 
 import json
@@ -46,17 +46,21 @@ def generate(
     n_cells: int,
     seed: int,
     transcripts: int = TRANSCRIPTS,
+    chunk_values: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Writes plate1.h5ad to plate14.h5ad to `folder`, unless it already holds them with these parameters.
 
-    transcripts: their mean number per cell. progress(number of cells done, n_cells) is called repeatedly. The folder
-    appears only when it is complete. An interrupted run leaves its finished plates in FOLDER.partial, and the next run
-    reuses them. Raises UserError if the disk has too little space.
+    transcripts: their mean number per cell. chunk_values: the number of counts in a chunk; None: as many as anndata
+    would choose for a file of this size. The cells do not depend on it. progress(number of cells done, n_cells) is
+    called repeatedly. The folder appears only when it is complete. An interrupted run leaves its finished plates in
+    FOLDER.partial, and the next run reuses them. Raises UserError if the disk has too little space.
     """
     recipe = {"recipe": RECIPE, "n_cells": n_cells, "seed": seed}
     if transcripts != TRANSCRIPTS:
         recipe["transcripts"] = transcripts
+    if chunk_values is not None:
+        recipe["chunk_values"] = chunk_values
     if _recipe_of(folder) == recipe:
         return
     partial = folder.with_name(folder.name + ".partial")
@@ -80,7 +84,7 @@ def generate(
             path = partial / f"plate{plate + 1}.h5ad"
             if not path.exists():
                 part = path.with_suffix(".part")
-                for cells in _write_plate(part, design, plate, pool):
+                for cells in _write_plate(part, design, plate, chunk_values, pool):
                     if progress:
                         progress(done + cells, n_cells)
                 part.rename(path)
@@ -165,7 +169,9 @@ class Design:
         return counts[:used], genes[:used], lengths
 
 
-def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecutor) -> Iterator[int]:
+def _write_plate(
+    path: Path, design: Design, plate: int, chunk_values: int | None, pool: ThreadPoolExecutor
+) -> Iterator[int]:
     """Writes the h5ad file of one plate; yields the number of cells sampled so far."""
     from anndata.io import write_elem
 
@@ -175,7 +181,7 @@ def _write_plate(path: Path, design: Design, plate: int, pool: ThreadPoolExecuto
         file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
         x = file.create_group("X")
         x.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": (n, GENES)})
-        chunk = chunk_like_anndata(n * 1_400)
+        chunk = chunk_values or chunk_like_anndata(n * 1_400)
         data, indices = (
             ChunkWriter(x, name, dtype, chunk, pool) for name, dtype in (("data", "f4"), ("indices", "i4"))
         )

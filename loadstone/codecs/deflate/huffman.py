@@ -1,6 +1,7 @@
-"""The Huffman codes of a DEFLATE block (RFC 1951): reads them from the stream and builds decoding tables and books.
+"""Reads the Huffman codes of a DEFLATE block (RFC 1951), and builds tables and books that decode them.
 
-A table decodes the next bits of a stream in one lookup, but only short codes. A book decodes any code, with a search.
+A table is indexed by the next INDEX_BITS bits of a stream; one lookup decodes a code of at most that length. A book
+lists the symbols in the order of their codes; a search in it decodes a code of any length.
 """
 
 import numpy as np
@@ -10,10 +11,10 @@ from loadstone.codecs.intrinsics import bits_at, reversed_bits, shifted, store64
 
 INDEX_BITS = 10
 SIZE, MASK = 1 << INDEX_BITS, (1 << INDEX_BITS) - 1
-# The two tables of a slot, one after another. The first gives the next bits as a literal and, beside it, as a length;
-# the second as a distance. The lowest byte of an entry is the number of bits that it consumes. The next byte is the
-# number of bits of the code alone, without its extra bits; for a literal it is the literal itself, and the highest
-# byte is 1.
+# The two tables of a slot, one after another. For the next bits, the first table has two adjacent entries: one if they
+# are a literal (LITERAL), one if they are the length of a match (MATCH). The second table has one entry, a distance.
+# The lowest byte of an entry is the number of bits that it consumes. The next byte is the number of bits of the code
+# alone, without its extra bits; for a literal it is the literal itself, and the highest byte is 1.
 LITERAL, MATCH, DISTANCE, TABLES = 0, 1, 2 * SIZE, 3 * SIZE
 REVERSED = np.array([int(f"{i:0{INDEX_BITS}b}"[::-1], 2) for i in range(SIZE)])  # the first bit of a code is the lowest
 BASE = 16  # the bit of an entry at which the base of a length or distance begins; the extra bits are added to it
@@ -23,8 +24,9 @@ ROUND_BITS = 56  # valid bits of one load; all codes of a round of inflate.py mu
 
 MAX_CODE, N_LITERALS, END_OF_BLOCK, N_SYMBOLS, N_DISTANCES = 15, 256, 256, 286, 30
 MAX_EXTRA = 5  # extra bits of a length
-# The most bits from the start of `read_codes` to its last load: the numbers of codes, 19 lengths of three bits, and the
-# lengths of all codes but one, of up to 7 bits each. (A repeat takes up to 14 bits, and gives at least three lengths.)
+# The most bits from the start of `read_codes` to its last load: 14 bits with the numbers of codes, 19 lengths of three
+# bits, and the lengths of all codes but one, of up to 7 bits each. (A repeat takes up to 14 bits for at least three
+# lengths.)
 READ_CODES_BITS = 14 + 19 * 3 + (N_SYMBOLS + N_DISTANCES - 1) * 7
 NEXT_MATCH_BITS = MAX_CODE + MAX_EXTRA  # the same for `next_match`: a length precedes the code of a distance
 # The layout of a book. For each code length: the end of the codes up to this length, as the first MAX_CODE bits of a
@@ -41,11 +43,14 @@ CODE_ORDER = np.array([16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14
 
 
 def _entries(*parts: tuple[np.ndarray | list[int], int]) -> np.ndarray:
-    """For each symbol: its entry without the length of its code, and the factor by which that length is added."""
+    """For each symbol, (entry, factor): its table entry is entry + factor * the length of its code. int64 (symbols, 2).
+
+    parts: pairs (entries of consecutive symbols, their common factor).
+    """
     return np.concatenate([np.stack(np.broadcast_arrays(entry, times), axis=1) for entry, times in parts])
 
 
-NUMBERED = 0x101  # adds the length of a code to both of the lowest bytes
+NUMBERED = 0x101  # a factor that adds the length of a code to both of the lowest bytes of an entry
 BESIDE = 1 << 32  # shifts an entry from LITERAL to MATCH
 SYMBOL_ENTRIES = _entries(
     (1 << 24 | np.arange(N_LITERALS) << 8, 1),
@@ -59,24 +64,25 @@ CODE_ENTRIES = _entries((np.arange(19) << 8, 1))
 
 @compiled
 def fixed_codes(tables, books):
-    """Builds the tables of the fixed codes."""
-    lengths = np.zeros(288 + 32, np.uint8)  # with the unused codes, without which the sets are not complete
+    """Builds the tables and books of the fixed codes of RFC 1951, 3.2.6. Returns True."""
+    lengths = np.zeros(288 + 32, np.uint8)  # includes the unused codes, which make the sets of codes complete
     lengths[:144], lengths[144:256], lengths[256:280], lengths[280:288], lengths[288:] = 8, 9, 7, 8, 5
     return _make(lengths, 288, tables, books)
 
 
 @compiled
 def read_codes(position, tables, books):
-    """Reads the codes at a bit position and builds their tables. Returns the position behind them, or -1 if damaged.
+    """Reads the codes at a bit address and builds their tables and books. Returns the bit address after the codes.
 
-    It does not check for the end of the stream; it reads at most READ_CODES_BITS.
+    Returns -1 if the codes are damaged. Does not check for the end of the stream. Its last load begins at most
+    READ_CODES_BITS after `position`.
     """
     bits = bits_at(position)
     n_symbols, n_distances, n = 257 + (bits & 31), 1 + (bits >> 5 & 31), 4 + (bits >> 10 & 15)
     if n_symbols > N_SYMBOLS or n_distances > N_DISTANCES:
         return -1
     position += 14
-    # The last repeat may begin one entry before the end, and has up to 138 entries, written in words: 144 bytes.
+    # The last repeat may begin one entry before the end. It has up to 138 entries, written 8 at a time: 144 bytes.
     lengths = np.zeros(N_SYMBOLS + N_DISTANCES + 144, np.uint8)
     for i in range(n):
         lengths[CODE_ORDER[i]] = bits_at(position) & 7
@@ -117,7 +123,10 @@ def read_codes(position, tables, books):
 
 @compiled
 def _make(lengths, n_symbols, tables, books):
-    """Builds tables and books from the lengths of all codes. False if zlib refuses such a set of codes."""
+    """Builds tables and books from the lengths of all codes. Returns False if the set is one that zlib refuses.
+
+    lengths: the code length of each symbol, then of each distance, uint8. 0: the code is not used.
+    """
     if lengths[END_OF_BLOCK] == 0:
         return False
     if not _fill_book(lengths[:n_symbols], books[0]) or not _fill_book(lengths[n_symbols:], books[1]):
@@ -127,7 +136,7 @@ def _make(lengths, n_symbols, tables, books):
         if not _is_complete(book) and book[LIMIT + 1] != book[LIMIT + MAX_CODE]:
             return False
     _fill_table(tables[:DISTANCE].view(np.int64), books[0], SYMBOL_ENTRIES, NEEDS_CARE * BESIDE, ROUND_BITS)
-    # The bits that two literals, and a length with 5 extra bits, leave of a round.
+    # The bits of a round that are left after two literals and a length with 5 extra bits.
     most = ROUND_BITS - 3 * INDEX_BITS - 5
     _fill_table(tables[DISTANCE:], books[1], DISTANCE_ENTRIES, NOTHING, most)
     return True
@@ -135,7 +144,7 @@ def _make(lengths, n_symbols, tables, books):
 
 @compiled
 def next_symbol(bits, book):
-    """The next symbol, with a code of any length, and that length. The symbol is negative if there is none."""
+    """(symbol, length of its code in bits) of the next code in `bits`; the symbol is -1 if the bits are no code."""
     code = shifted(reversed_bits(bits), 64 - MAX_CODE)
     length = 1
     for k in range(LIMIT + 1, LIMIT + MAX_CODE + 1):
@@ -147,7 +156,11 @@ def next_symbol(bits, book):
 
 @compiled
 def next_match(position, symbol, book):
-    """The rest of a match whose length symbol was read: (position behind it, length, distance); -1 if damaged."""
+    """Reads the rest of a match after its length symbol. Returns (bit address after the match, length, distance).
+
+    The bit address is -1 if the match is damaged. position: the bit address after the length symbol `symbol`. book: the
+    book of the distances.
+    """
     symbol -= END_OF_BLOCK + 1
     if symbol < 0 or symbol >= len(LENGTH_BASE):
         return -1, 0, 0
@@ -163,13 +176,13 @@ def next_match(position, symbol, book):
 
 @compiled
 def _is_complete(book):
-    """Whether every sequence of bits begins with a code."""
+    """Whether the set of codes is complete: every sequence of bits begins with a code."""
     return book[LIMIT + MAX_CODE] == 1 << MAX_CODE
 
 
 @compiled
 def _fill_book(lengths, book):
-    """Sorts the symbols by their codes. False if the set is oversubscribed."""
+    """Writes a book from the code length of each symbol. Returns False if the set of codes is oversubscribed."""
     places = np.zeros(MAX_CODE + 1, np.int64)
     for length in lengths:
         places[length] += 1
@@ -193,9 +206,10 @@ def _fill_book(lengths, book):
 
 @compiled
 def _fill_table(table, book, entries, otherwise, most):
-    """Fills a table that is indexed by the next INDEX_BITS of a stream.
+    """Fills a table, which is indexed by the next INDEX_BITS bits of a stream, with the codes in `book`.
 
-    Codes that are longer, or consume more than `most` bits, get the entry `otherwise`.
+    entries: see `_entries`. Bits that are not a code of at most INDEX_BITS bits get the entry `otherwise`. So do codes
+    that consume more than `most` bits with their extra bits.
     """
     table[0] = otherwise
     code, place = 0, SYMBOLS

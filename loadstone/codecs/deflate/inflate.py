@@ -1,15 +1,16 @@
-"""Inflates three zlib streams alternately, so that the table lookups of one hide the latency of the others.
+"""Inflates three zlib streams alternately. While the table lookup of one stream waits for memory, the others proceed.
 
-In compressed gene indices, literals and matches of three or four bytes alternate irregularly. A branch on which of
-them comes next would often be mispredicted, and a misprediction costs more than decoding the symbol. So there is no
+In compressed gene indices, literals and matches of three or four bytes alternate irregularly. A branch on the kind of
+the next symbol would often be mispredicted, and a misprediction costs more than decoding the symbol. So there is no
 such branch: a round decodes up to two literals and a match, and an absent literal consumes no bits and produces no
-bytes. The first 16 bytes of a match are copied at once, or the first 32 if most matches are long, as in values. What a
-round cannot decode (codes too long for the lookup table, the end of a block) takes a slower path, one symbol at a
-time. Decoding the first n bytes of a stream takes their share of its time. Measurements: docs/native.md.
+bytes. The first 16 bytes of a match are copied at once, or the first 32 if most matches are long, as in values. A code
+too long for the lookup table and the end of a block take a slower path, one symbol at a time. The time to decode the
+first n bytes of a stream is proportional to n. Measurements: docs/native.md.
 
-The format is that of RFC 1950 and 1951. `begin` assigns a stream to a slot, `rest` leaves a slot idle, and `run`
-inflates until one slot is done. Streams and results are given as addresses. Up to IN_SLACK bytes behind a stream are
-read, and up to OUT_SLACK bytes behind a result are written. Checksums are not verified here.
+The formats are RFC 1950 (zlib) and RFC 1951 (DEFLATE). Each of the three streams has a slot. `begin` assigns a stream
+to a slot, `rest` leaves a slot idle, and `run` inflates until one slot is done. Streams and results are given as
+addresses. Up to IN_SLACK bytes after the end of a stream are read, and up to OUT_SLACK bytes after the end of a result
+are written. Checksums are not verified here.
 """
 
 from collections.abc import Sequence
@@ -44,42 +45,49 @@ from loadstone.codecs.intrinsics import bits_at, borrowed, load8, repeated, shif
 SLOTS = 3
 ROUNDS = 64  # between two checks for the ends of streams and results
 WORD = 8  # bytes of a load; the first one holds the next bit
-# The slack: how many bytes are read behind a stream at most, and written behind a result, whatever the stream says.
-# Nothing is touched before them. `run` goes on only if no slot is beyond the end of its stream or of its result. Then
-# come ROUNDS at most; each but the last takes ROUND_BITS at most and gives ROUND_BYTES, two literals and a match.
-# Bits from the end of a stream to the last load:
+# The slack: the most bytes that are read after the end of a stream, and written after the end of a result, for any
+# stream, valid or not. No byte before a stream or a result is read or written. `run` starts rounds only if no slot is
+# beyond the end of its stream or of its result. At most ROUNDS rounds follow. Each round but the last consumes at most
+# ROUND_BITS and produces at most ROUND_BYTES, two literals and a match.
+# Bits from the end of a stream to the last load, at most:
 #   the last round    (ROUNDS - 1) * ROUND_BITS.
-#   `_symbol`         The most, where the last round needs care: two literals more, then NEXT_MATCH_BITS.
-#   `_block`          It looks first: none; 3 + 7 to the length of a stored block, whose bytes end within the stream.
-#   `read_codes`      3 + READ_CODES_BITS, as `_block` has looked.
-#   `begin`, `rest`   None: `begin` loads two single bytes, and a slot that rests a word, always the same.
-# Bytes from the end of a result to the last that is written:
-#   the last round    The most: (ROUNDS - 1) * ROUND_BYTES, two literals, and a match of 258 in steps of 32 bytes.
-#   `_symbol`         As many before it, and a match of 258 in steps of one byte.
-#   `_block`          None: a stored block is not longer than the room for it.
-#   a slot that rests A byte where it rests.
+#   `_symbol`         If the last round takes the slow path: two literals more, then NEXT_MATCH_BITS. The largest value.
+#   `_block`          0, because it first checks the position. 3 + 7 up to the length of a stored block, whose bytes are
+#                     checked to be within the stream.
+#   `read_codes`      3 + READ_CODES_BITS, because `_block` has checked the position.
+#   `begin`, `rest`   0: `begin` loads two single bytes, and an idle slot always loads the same word.
+# Bytes from the end of a result to the last byte written, at most:
+#   the last round    (ROUNDS - 1) * ROUND_BYTES, two literals, and a match of 258 in steps of 32. The largest value.
+#   `_symbol`         The same number before it, and a match of 258 in steps of one byte.
+#   `_block`          0: a stored block is not longer than the room for it.
+#   an idle slot      One byte, always at the same address.
 ROUND_BYTES, LAST_MATCH = 2 + 258, 288
 LAST_ROUND = (ROUNDS - 1) * ROUND_BITS + 2 * INDEX_BITS + NEXT_MATCH_BITS
 IN_SLACK = max(LAST_ROUND, 3 + READ_CODES_BITS) // 8 + WORD
 OUT_SLACK = (ROUNDS - 1) * ROUND_BYTES + 2 + LAST_MATCH
 GOES_ON, DONE, BAD = 0, 1, 2
 
-# Fields of a slot, in its row of `state`: the bit address of the next bit, and of the end of the stream; the addresses
-# of the next byte of output, of its start and of its end as far as it is needed; whether the stream may hold more than
-# that, whether its matches are mostly long, and whether the block is the last.
+# Fields of a slot, in its row of `state`. POSITION, STOP: the bit addresses of the next bit and of the end of the
+# stream. OUT, FIRST, LAST: the addresses of the next byte of output, of its start, and of the end of the needed output.
+# IS_HEAD: whether the stream may decode to more bytes than needed. IS_WIDE: whether its matches are mostly long.
+# IS_FINAL: whether the current block is the last one.
 POSITION, STOP, OUT, FIRST, LAST, IS_HEAD, IS_WIDE, IS_FINAL, FIELDS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 PACKS_WELL = 4  # streams compressed by more than this factor have mostly long matches
 NEVER = np.iinfo(np.int64).max
 
 
 def memory() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The working memory of `begin` and `run`: the state, codes and books of all slots."""
+    """The working memory of all slots: (state, codes, books), the first arguments of `begin` and `run`."""
     return np.zeros((SLOTS, FIELDS), np.int64), np.zeros(SLOTS * TABLES, np.int32), np.zeros((SLOTS, 2, BOOK), np.int32)
 
 
 @compiled
 def begin(state, codes, books, slot, stream, n, out, wanted, is_head):
-    """Assigns to a slot the `n` bytes at the address `stream`, to be inflated to `out`. False if they are damaged."""
+    """Assigns the zlib stream of `n` bytes at the address `stream` to a slot. False if its start is damaged.
+
+    out: the address of the result. wanted: the number of decoded bytes needed. is_head: whether the stream may decode
+    to more bytes; if false, a stream that does not decode to exactly `wanted` bytes is BAD.
+    """
     state[slot, POSITION], state[slot, STOP] = 8 * stream + 16, 8 * (stream + n)
     state[slot, FIRST] = state[slot, OUT] = out
     state[slot, LAST], state[slot, IS_HEAD] = out + wanted, is_head
@@ -89,13 +97,13 @@ def begin(state, codes, books, slot, stream, n, out, wanted, is_head):
         return False  # not DEFLATE, a window above 32 KiB, a preset dictionary, or a wrong header checksum
     status = _block(state, codes, books, slot)
     if status == DONE:
-        state[slot, IS_HEAD] = True  # nothing is left to do, as for a head that is complete
+        state[slot, IS_HEAD] = True  # the output is complete, so that `run` returns DONE for this slot
     return status != BAD
 
 
 @compiled
 def rest(state, codes, slot, scratch):
-    """Leaves a slot idle: it keeps reading 8 bytes and writing one byte at `scratch`."""
+    """Leaves a slot idle. Its rounds only read 8 bytes and write one byte at the address `scratch`."""
     state[slot, POSITION], state[slot, OUT], state[slot, FIRST] = 8 * scratch, scratch, scratch
     state[slot, STOP] = state[slot, LAST] = NEVER
     codes[slot * TABLES : (slot + 1) * TABLES] = NOTHING
@@ -103,7 +111,7 @@ def rest(state, codes, slot, scratch):
 
 @compiled
 def run(state, codes, books):
-    """Inflates until one of the slots is DONE or BAD. Returns the slot and which of the two."""
+    """Inflates until the stream of one slot is DONE or BAD. Returns (slot, DONE or BAD)."""
     while True:
         for slot in range(SLOTS):
             over = state[slot, OUT] - state[slot, LAST]
@@ -124,7 +132,7 @@ def run(state, codes, books):
 
 @compiled
 def _rounds(state, codes):
-    """Runs rounds. Returns the first slot that needs the slow path, or -1 when a slot may be at its end."""
+    """Runs rounds. Returns the slot that needs the slow path, or -1 if a slot is past the end of stream or result."""
     stop0, out0, first0, last0 = state[0, STOP], state[0, OUT], state[0, FIRST], state[0, LAST]
     stop1, out1, first1, last1 = state[1, STOP], state[1, OUT], state[1, FIRST], state[1, LAST]
     stop2, out2, first2, last2 = state[2, STOP], state[2, OUT], state[2, FIRST], state[2, LAST]
@@ -158,7 +166,7 @@ def _rounds(state, codes):
 
 @inlined
 def _literals(codes, tables, at, out):
-    """Decodes up to two literals."""
+    """Decodes up to two literals. Returns (next bit address, the bits from there on, next output address)."""
     bits = bits_at(at)
     literal = np.int64(codes[tables + LITERAL + 2 * (bits & MASK)])
     store8(out, literal >> 8)
@@ -171,7 +179,11 @@ def _literals(codes, tables, at, out):
 
 @inlined
 def _match(codes, tables, at, bits, out, first, wide):
-    """Decodes a match, unless a literal follows or the slow path is needed. wide: copies 32 bytes at once, not 16."""
+    """Decodes a match, unless the next symbol is a literal or needs the slow path.
+
+    wide: copies 32 bytes at once, otherwise 16. Returns (next bit address, next output address, status). The status is
+    NEEDS_CARE if the slow path is needed, otherwise 0.
+    """
     match = np.int64(codes[tables + MATCH + 2 * (bits & MASK)])
     if unlikely(match <= NEEDS_CARE):
         return at, out, match
@@ -196,7 +208,7 @@ def _match(codes, tables, at, bits, out, first, wide):
 
 @compiled
 def _symbol(state, codes, books, slot):
-    """The slow path: decodes any one literal, match or end of a block."""
+    """The slow path: decodes one literal, match or end of a block. Returns GOES_ON, DONE or BAD."""
     out, position = state[slot, OUT], state[slot, POSITION]
     symbol, n = next_symbol(bits_at(position), books[slot, 0])
     position += n
@@ -218,11 +230,14 @@ def _symbol(state, codes, books, slot):
 
 @compiled
 def _block(state, codes, books, slot):
-    """Copies stored blocks, and prepares the next compressed one. DONE if the output is complete."""
+    """Copies stored blocks up to the next compressed block, and reads the codes of this block.
+
+    Returns GOES_ON, DONE if the output is complete, or BAD.
+    """
     tables = codes[slot * TABLES : (slot + 1) * TABLES]
     while state[slot, POSITION] <= state[slot, STOP]:
         if state[slot, IS_HEAD] and state[slot, OUT] >= state[slot, LAST]:
-            return DONE  # rounds may write more than needed; a stored block would have a negative amount of room
+            return DONE  # rounds may write more than needed, and `room` below would be negative
         bits = bits_at(state[slot, POSITION])
         state[slot, IS_FINAL], kind = bits & 1, bits >> 1 & 3
         state[slot, POSITION] += 3
@@ -238,7 +253,7 @@ def _block(state, codes, books, slot):
         n, complement = bits & 0xFFFF, bits >> 16 & 0xFFFF
         if n ^ complement != 0xFFFF or (n > room and not state[slot, IS_HEAD]):
             return BAD
-        n = min(n, room)  # not negative: a whole stream has room for n, and a head that needs no more returned above
+        n = min(n, room)  # not negative: else BAD was returned (not IS_HEAD), or DONE above (IS_HEAD)
         stream += 4
         if 8 * (stream + n) > state[slot, STOP]:
             return BAD
@@ -254,7 +269,11 @@ def _block(state, codes, books, slot):
 
 
 class Streams(NamedTuple):
-    """zlib streams in memory, and room for the output of SLOTS of them."""
+    """zlib streams in memory, and room for the output of one stream per slot.
+
+    packed: the streams one after another, then IN_SLACK bytes, uint8. places, sizes: the offset and length of each
+    stream in packed, in bytes. room: uint8 (SLOTS, bytes).
+    """
 
     packed: np.ndarray
     places: np.ndarray
@@ -263,7 +282,7 @@ class Streams(NamedTuple):
 
 
 def hold(streams: Sequence[bytes], wanted: int) -> Streams:
-    """The streams for `inflate_each`. wanted: decoded bytes of each."""
+    """Prepares streams for `inflate_each`. wanted: the number of decoded bytes that are needed of each stream."""
     sizes = np.array([len(stream) for stream in streams])
     packed = np.frombuffer(b"".join([*streams, bytes(IN_SLACK)]), np.uint8)
     return Streams(packed, np.cumsum([0, *sizes[:-1]]), sizes, np.empty((SLOTS, wanted + OUT_SLACK), np.uint8))
@@ -271,7 +290,11 @@ def hold(streams: Sequence[bytes], wanted: int) -> Streams:
 
 @compiled
 def inflate_each(streams, state, codes, books, wanted, is_head, results):
-    """Inflates the streams into the rows of `results`, if it has any. Returns the index of a damaged one, or -1."""
+    """Inflates all streams. Returns the index of the first damaged stream found, or -1.
+
+    results: uint8 (streams, wanted), receives the output; with no rows, the output is discarded. The other arguments:
+    see `begin` and `memory`.
+    """
     packed, places, sizes, room = streams
     state, codes, books = borrowed(state), borrowed(codes), borrowed(books)
     held, coming = np.full(SLOTS, -1), 0
