@@ -10,6 +10,7 @@ import loaders
 from harness.commands.display import bar
 from harness.data import catalogue
 from harness.data.dataset import Dataset
+from harness.grids import grid_names
 from harness.machine import host
 from harness.records import conversion, jsonl
 from harness.run.stores import prepare
@@ -72,8 +73,11 @@ def print_written(paths: Iterable[Path], out: Console) -> None:
 def to_read(folder: Path) -> list[Path]:
     """The results folders to read: `folder`, if it exists.
 
-    If `folder` is this machine's own and does not exist, the committed folders results/reference-*. Raises UserError if
-    there is nothing to read.
+    If `folder` is this machine's own and does not exist, the committed folders results/reference-* with records of a
+    grid that grids.toml still has. Raises UserError if there is nothing to read.
     """
-    committed = sorted(RESULTS.glob("reference-*")) if folder == RESULTS / host.machine() else []
-    return committed if committed and not folder.is_dir() else [jsonl.existing(folder)]
+    if folder.is_dir() or folder != RESULTS / host.machine():
+        return [jsonl.existing(folder)]
+    names = {f"{name}.jsonl" for name in grid_names()}
+    committed = [path for path in sorted(RESULTS.glob("reference-*")) if names & {file.name for file in path.iterdir()}]
+    return committed or [jsonl.existing(folder)]

@@ -24,7 +24,7 @@ from harness.records.measurement import Measurement
 from harness.run import limits, runner
 from tests import toys
 
-TIMING = Timing(warmup_s=0.05, measure_s=0.5, timeout_s=60, order_s=0.1)
+TIMING = Timing(warmup_s=0.2, measure_s=1.5, timeout_s=60, order_s=0.1)
 NO_MEMORY_GROUP = "this user cannot create a control group"
 
 
@@ -119,12 +119,12 @@ def test_the_read_ahead_is_set_for_a_disk_and_restored(
 
 
 def test_the_disk_of_a_condition_slows_the_loader(measure: Callable[..., Measurement], large: Dataset) -> None:
-    """At most 125 MB are read in a second, although the loader could read more."""
+    """About 125 MB are read in a second, although the loader could read several times as much."""
     if reason := limits.unavailable("gp3", large.paths):
         pytest.skip(reason)
     m = measure("", large, cache="first", disk="gp3", knobs=(("block_size", 64), ("fetch_factor", 4)))
     assert (m.status, m.reason) == ("ok", None)
-    assert 0 < m.disk_read_bytes / m.seconds < 1.2 * 125e6
+    assert 0 < m.disk_read_bytes / m.seconds < 1.3 * 125e6
     assert m.provenance["limits"] == {
         "disk": "gp3", "read_ahead_bytes": 131_072, "reads_per_s": 3_000, "bytes_per_s": 125_000_000,
         "kind": cgroup.kind("io"),

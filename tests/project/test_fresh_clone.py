@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.machine.host import ROOT
 
-COMMITTED = "reference-2core-read-ahead-128k"
+COMMITTED = "reference-2core-xeon"
 
 
 def report(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,7 @@ ALLOWED = {
     "harness.machine": {"harness.errors"},
     "harness.data": {"harness.errors", "harness.machine", "loadstone"},
     "loaders": {"harness.condition", "harness.data", "harness.machine", "loadstone"},
-    "harness.grids": {"harness.condition", "harness.errors", "loaders"},
+    "harness.grids": {"harness.condition", "harness.data", "harness.errors", "loaders"},
     "harness.records": {"harness.condition", "harness.errors", "loaders"},
     "harness.run": {*DESCRIBE, "harness.data", "harness.machine", "harness.records", "loaders"},
     "harness.experiments": {
