@@ -69,7 +69,7 @@ def _measured(records: Path, dataset: str) -> bool:
 
 def _ratios(records: Path, dataset: str) -> str:
     """The markdown table of a grid's throughput ratios on one data set, without the comparisons not measured."""
-    lines = ratios.markdown(records.stem, measured_on(dataset, jsonl.read(records))).splitlines()
+    lines = ratios.markdown(records.stem, measured_on(dataset, jsonl.read(records), pairs=True)).splitlines()
     return "\n".join(line for line in lines if not line.endswith("| – | – | – | 0 |") or "\\*" in line)
 
 

@@ -57,7 +57,7 @@ def comparisons(folder: Path) -> list[Comparison]:
         rows = [m for m in jsonl.read(path) if m.provenance.get("rules_edition") == RULES_EDITION]
         for dataset in dict.fromkeys(m.condition.dataset for m in rows):
             diverse = _diverse(folder / "figures" / f"{dataset}-{path.stem}-diversity.csv")
-            compared += _of_grid(path.stem, measured_on(dataset, rows), diverse)
+            compared += _of_grid(path.stem, measured_on(dataset, rows, pairs=True), diverse)
     return compared
 
 

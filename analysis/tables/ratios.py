@@ -65,16 +65,22 @@ def regimes() -> Iterator[Comparison]:
 
 
 def disks() -> Iterator[Comparison]:
-    """Ours against scDataset, and both against AnnLoader, whose ratios are what the papers of scDataset print."""
+    """Ours against scDataset over each store, and both against the random access of the library of that store.
+
+    The ratios of scDataset to the libraries are those that its papers print.
+    """
     for disk in ("hdd", "gp3", "nvme"):
-        settings = ((1, 1), (1, 64), (64, 1), (64, 64), (16, 64))
-        annloader = {"loader": "annloader", "disk": disk}
-        for setting in settings:
-            yield disk, blocks("native", *setting, disk=disk), blocks("scdataset", *setting, disk=disk)
-        for loader in ("scdataset", "native"):
-            for setting in settings:
-                yield disk, blocks(loader, *setting, disk=disk), annloader
-        yield disk, blocks("native_zarr_shuffled", 512, 256, disk=disk), {"loader": "annbatch", "disk": disk}
+        of_disk = {"disk": disk, "batch_size": 64}
+        settings = ((1, 1), (1, 64), (64, 1), (64, 64), (16, 64), (16, 256), (1024, 1024))
+        over_stores = ((64, 64), (1024, 1024))
+        for ours, theirs in SCDATASET.items():
+            for setting in settings if ours == "native" else over_stores:
+                yield disk, blocks(ours, *setting, **of_disk), blocks(theirs, *setting, **of_disk)
+        for ours, theirs in SCDATASET.items():
+            for loader in (theirs, ours):
+                for setting in settings if ours == "native" else over_stores:
+                    yield disk, blocks(loader, *setting, **of_disk), {"loader": OWN_ACCESS[ours], **of_disk}
+        yield disk, blocks("native_zarr_shuffled", 512, 256, **of_disk), {"loader": "annbatch", **of_disk}
 
 
 def other_stores() -> Iterator[Comparison]:
@@ -149,7 +155,7 @@ def table(records: Path, dataset: str) -> str:
     """The table of a grid's file of records, as markdown. UserError if the grid has no comparisons."""
     if records.stem not in COMPARED:
         raise unknown("grid with ratios", records.stem, COMPARED)
-    return markdown(records.stem, measured_on(dataset, jsonl.read(records)))
+    return markdown(records.stem, measured_on(dataset, jsonl.read(records), pairs=True))
 
 
 if __name__ == "__main__":

@@ -164,9 +164,12 @@ def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Mea
     return float(np.median(shares)) if shares else np.nan
 
 
-def measured_on(dataset: str, measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements of one data set, without the second ones of A/A pairs. A grid's file holds all data sets."""
-    return [m for m in measurements if m.condition.dataset == dataset and not m.again]
+def measured_on(dataset: str, measurements: Sequence[Measurement], *, pairs: bool = False) -> list[Measurement]:
+    """The measurements of one data set. A grid's file holds all data sets.
+
+    pairs: with the second measurements of A/A pairs, for `chance_of`.
+    """
+    return [m for m in measurements if m.condition.dataset == dataset and (pairs or not m.again)]
 
 
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:

@@ -13,6 +13,8 @@ REGIMES = {
     "warm": "`warm` (the store in memory, after a whole epoch)",
     "bounded": "`bounded` (all memory of the loader limited to less than a quarter of the store)",
 }
+LATER = {"net_bytes": np.nan, "counts_per_s": np.nan, "disk": "", "cool": False}
+"""Columns that tables written for the first edition of the rules lack."""
 SEPARATOR = " | "  # between several texts in one CSV field
 
 
@@ -144,7 +146,9 @@ def csv(frame: pd.DataFrame) -> str:
 def read_csv(path: Path) -> pd.DataFrame:
     """Reads a table that `csv` wrote. The column "condition" holds text, not `Condition` objects."""
     frame = pd.read_csv(path, converters=dict.fromkeys(("marks", "doubts"), _split))
-    return frame.assign(other=frame["other"].fillna(""))
+    absent = {name: value for name, value in LATER.items() if name not in frame}
+    frame = frame.assign(other=frame["other"].fillna(""), **absent)
+    return frame.assign(disk=frame["disk"].fillna(""))
 
 
 def _split(text: str) -> list[str]:
