@@ -40,8 +40,7 @@ def candidates(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFr
     mixed = mixing.table(rows, dataset, folder)
     if mixed.empty:
         return rows.iloc[:0]
-    mixed["short_bits"] = mixed["random_bits"] - mixed["entropy_bits"]
-    worst = mixed.dropna(subset="short_bits").sort_values("short_bits").drop_duplicates("condition", keep="last")
+    worst = mixing.worst(mixed)
     shares = {label: entropy.shares(dataset.labels(label)) for label in dataset.label_names}
     worst["expected_bits"] = [
         np.nan

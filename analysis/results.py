@@ -1,25 +1,42 @@
-"""Generates docs/results.md: the text is in results.md.j2, and the tables come from the committed records."""
+"""Generates docs/results.md, and a section of docs/method.md, from the committed records.
+
+The text of docs/results.md is in results.md.j2.
+"""
 
 from pathlib import Path
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.tables import ceilings, demand, ratios
+from analysis.tables import ceilings, demand, frontier, losses, ratios
 from analysis.tables.summary import measured_on
 from harness.grids import expand
 from harness.machine.host import ROOT
 from harness.records import ceiling, jsonl
+from harness.records.measurement import RULES_EDITION
 
 PAGE = ROOT / "docs" / "results.md"
+METHOD = ROOT / "docs" / "method.md"
+LOSSES_OF = "reference-2core-xeon"
+"""The machine whose losses docs/method.md lists."""
 
 
-def write() -> Path:
-    """Writes docs/results.md atomically and returns its path."""
-    aside = PAGE.with_suffix(".partial")
-    aside.write_text(render(ROOT / "results"))
-    aside.rename(PAGE)
-    return PAGE
+def write() -> list[Path]:
+    """Writes docs/results.md and the section of docs/method.md, each atomically, and returns their paths."""
+    results = ROOT / "results"
+    for page, text in ((PAGE, render(results)), (METHOD, with_losses(METHOD.read_text(), results / LOSSES_OF))):
+        aside = page.with_suffix(".partial")
+        aside.write_text(text)
+        aside.rename(page)
+    return [PAGE, METHOD]
+
+
+def with_losses(text: str, folder: Path) -> str:
+    """The text with the table of `losses` between its markers. folder: a machine's folder."""
+    before, rest = text.split("<!-- losses -->")
+    _, after = rest.split("<!-- /losses -->")
+    table = losses.markdown(losses.comparisons(folder))
+    return f"{before}<!-- losses -->\n\n{table}\n<!-- /losses -->{after}"
 
 
 def render(results: Path) -> str:
@@ -28,8 +45,10 @@ def render(results: Path) -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {
+        "measured": lambda machine, grid, dataset: _measured(results / machine / f"{grid}.jsonl", dataset),
         "table": lambda machine, stem: (results / machine / "figures" / f"{stem}-table.md").read_text().rstrip(),
-        "ratios": lambda machine, grid, dataset="tahoe-mini": _ratios(results / machine / f"{grid}.jsonl", dataset),
+        "ratios": lambda machine, grid, dataset: _ratios(results / machine / f"{grid}.jsonl", dataset),
+        "best": lambda machine: _best(results / machine / "figures"),
         "demand": lambda machine: demand.markdown(
             measured_on("tahoe-mini", jsonl.read(results / machine / "loaders.jsonl"))
         ).rstrip(),
@@ -40,10 +59,24 @@ def render(results: Path) -> str:
     return environment.get_template("results.md.j2").render().rstrip() + "\n"
 
 
+def _measured(records: Path, dataset: str) -> bool:
+    """Whether a grid's file holds a measurement of the data set by this edition of the rules."""
+    return any(
+        m.status == "ok" and m.provenance.get("rules_edition") == RULES_EDITION
+        for m in measured_on(dataset, jsonl.read(records))
+    )
+
+
 def _ratios(records: Path, dataset: str) -> str:
     """The markdown table of a grid's throughput ratios on one data set, without the comparisons not measured."""
-    lines = ratios.markdown(records.stem, measured_on(dataset, jsonl.read(records))).splitlines()
-    return "\n".join(line for line in lines if "not measured" not in line)
+    lines = ratios.markdown(records.stem, measured_on(dataset, jsonl.read(records), pairs=True)).splitlines()
+    return "\n".join(line for line in lines if not line.endswith("| – | – | – | 0 |") or "\\*" in line)
+
+
+def _best(figures: Path) -> dict[str, str]:
+    """By data set, the tables of the grid `frontier` that `make figures` wrote into a machine's folder of figures."""
+    ending = f"-{frontier.GRID}-best.md"
+    return {path.name.removesuffix(ending): path.read_text().rstrip() for path in sorted(figures.glob(f"*{ending}"))}
 
 
 def _scaling(numbers: pd.DataFrame) -> str:

@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=report)
 
     verb = verbs.add_parser(
-        "ceiling", parents=[data, into], help="measure the rates of the disk, decoding and copying without a loader"
+        "ceiling", parents=[data, into], help="measure the rates of the disk, our decoder and copying without a loader"
     )
     verb.add_argument("--loaders", type=_names, metavar="L", help="whose stores to measure (default: all that can be)")
     verb.set_defaults(run=measure_ceilings)

@@ -59,6 +59,16 @@ def table(frame: pd.DataFrame, dataset: Dataset, folder: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def worst(mixed: pd.DataFrame) -> pd.DataFrame:
+    """The row of each condition whose label is furthest below random, with the column `short_bits`: by how many bits.
+
+    mixed: a table returned by `table`. Conditions without a full minibatch are left out.
+    """
+    short = mixed.assign(short_bits=mixed["random_bits"] - mixed["entropy_bits"])
+    ranked = short.dropna(subset="short_bits").sort_values("short_bits")
+    return ranked.drop_duplicates("condition", keep="last")
+
+
 def variation(counts: np.ndarray, shares: np.ndarray) -> float:
     """Total variation distance between the label shares of a minibatch and of the data set (`shares`).
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.figures import bars, bounds, epoch, heatmaps, mixing, roofline, speedups, stores
+from analysis.figures import bars, bounds, epoch, frontier, heatmaps, mixing, roofline, speedups, stores
 from analysis.figures.style import Drawn
 from harness.data.dataset import Dataset
 from harness.records.ceiling import Ceiling
@@ -56,8 +56,8 @@ OF_A_GRID = {
     ),
     "roofline": Kind(
         lambda n: roofline.draw(n.table, n.ceilings, n.dataset),
-        "Throughput against the bytes taken from the disk for each cell, under the ceilings of disk, decoding and "
-        "copying.",
+        "Throughput against the bytes taken from the disk for each cell, under the rates of the disk, our "
+        "decoder and copying.",
     ),
     "speedups": Kind(
         lambda n: speedups.draw(n.table, n.dataset.name),
@@ -66,6 +66,12 @@ OF_A_GRID = {
     "mixing": Kind(
         lambda n: mixing.draw(n.mixed, n.dataset.name),
         "Entropy of each label in a minibatch against throughput: up and to the right is better.",
+    ),
+    "frontier": Kind(
+        lambda n: frontier.draw(n.table, n.mixed, n.dataset.name),
+        "Throughput against the bits by which a minibatch is short of random: lines join the settings of a loader that "
+        "no other of its settings surpasses. Right of 0.01 all are as good as random, and side by side. Large circles: "
+        "ours.",
     ),
     "epoch": Kind(
         lambda n: epoch.epoch(n.table, n.dataset.name),

@@ -25,7 +25,7 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
 
     The colour shows the store. A store without measured ceilings is grey; its points use those of another store.
     Each loader's name is at its fastest condition.
-    Slanted lines: the disk, sequential and random. Horizontal lines: decoding each store, and copying.
+    Slanted lines: the disk, sequential and random. Horizontal lines: our decoder's rate with each store, and copying.
 
     frame: a table returned by `summary.table`. None if no condition has a ceiling.
     """
@@ -61,7 +61,7 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
         for store, of_store in panel.groupby("store"):
             colour = colours.get(store, "0.4")
             if store in latest and (decode := latest[store].decode_cells_per_s):
-                ax.axhline(decode, color=colour, lw=1, label=f"decoding {store}: {decode:,.0f} cells/s")
+                ax.axhline(decode, color=colour, lw=1, label=f"our decoder, {store}: {decode:,.0f} cells/s")
             for order, marker in MARKERS.items():
                 points = of_store[of_store["order"] == order]
                 ax.plot(points["bytes"], points["cells_per_s"], marker, color=colour, ms=5, alpha=0.8, mew=0)

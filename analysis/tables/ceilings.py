@@ -1,4 +1,4 @@
-"""Table of the measured ceilings of each store: disk, decoding and copying.
+"""Table of the measured ceilings of each store: disk, our decoder and copying.
 
 python -m analysis.tables.ceilings results/MACHINE
 """
@@ -24,7 +24,8 @@ def markdown(ceilings: Sequence[Ceiling]) -> str:
     most = max(c.cores for c in ceilings)
     latest = {c.store: c for c in ceilings if c.cores == most}
     lines = [
-        "| store | disk, in order, GB/s | random, GB/s | of so many bytes | decoding, cells/s | copying, csr | dense |",
+        "| store | disk, in order, GB/s | random, GB/s | of so many bytes "
+        "| our decoder, cells/s | copying, csr | dense |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for c in latest.values():

@@ -1,4 +1,4 @@
-"""The command line of the modules that print a table: `python -m analysis.tables.ratios`, `.demand`, `.ceilings`."""
+"""The command line of the modules that print a table: for example `python -m analysis.tables.ratios`."""
 
 import argparse
 import sys

@@ -1,19 +1,17 @@
-"""Table of throughput ratios of two loaders or two cache states, each ratio within one repeat of a grid.
+"""Table of the ratios of throughput that a grid is about, each within the repeats of that grid.
 
-python -m analysis.tables.ratios results/MACHINE/native.jsonl
-python -m analysis.tables.ratios results/MACHINE/bounded.jsonl cells-1e6
+    python -m analysis.tables.ratios results/MACHINE/regimes.jsonl cells-2e6
 
-The data set is tahoe-mini unless another is named.
+The data set is tahoe-mini unless another is named. *Equal settings*: both loaders read the same store with the same
+block size, fetch factor, minibatch, order, output, regime, disk and cores.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from analysis.tables import command
-from analysis.tables.summary import interval, measured_on
+from analysis.tables import command, compare, doubts
+from analysis.tables.summary import chance_of, measured_on
 from harness.condition import Condition
 from harness.errors import unknown
 from harness.records import jsonl
@@ -21,48 +19,80 @@ from harness.records.measurement import Measurement
 
 Setting = Mapping[str, Any]
 """Required fields and knobs of a condition. Those not listed can have any value."""
+Comparison = tuple[str, Setting, Setting]
+"""What is held equal, as text; the numerator; the denominator."""
+
+SCDATASET = {"native": "scdataset", "native_arrow": "scdataset_huggingface", "native_bionemo": "scdataset_bionemo"}
+"""By our loader, scDataset over the same store."""
+OWN_ACCESS = {"native": "annloader", "native_arrow": "huggingface", "native_bionemo": "bionemo"}
+"""By our loader, the random access of the library that the store is made for."""
+OVER_STORES = ("native_arrow", "native_bionemo")
 
 
-def against_others() -> Iterator[tuple[str, Setting, Setting]]:
-    """Comparisons of the grid `native`: (name, ours, theirs)."""
-    for cores in (2, 1):
-        for block, fetch in ((16, 64), (16, 256), (512, 256)):
-            setting = {"block_size": block, "fetch_factor": fetch, "cores": cores, "output": "csr"}
-            name = f"h5ad, CSR, ({block}, {fetch}), cores {cores}: native / scDataset"
-            yield name, setting | {"loader": "native"}, setting | {"loader": "scdataset"}
-    setting = {"block_size": 16, "fetch_factor": 64, "output": "dense"}
-    yield "h5ad, dense, (16, 64): native / scDataset", setting | {"loader": "native"}, setting | {"loader": "scdataset"}
-    annloader = {"loader": "annloader", "output": "csr"}
-    best = {"loader": "native", "output": "csr", "cores": 2}
-    yield "h5ad, CSR: native (512, 256) / AnnLoader random", best | {"block_size": 512}, annloader
-    yield "h5ad, CSR: native (1024, 1024) / AnnLoader random", best | {"block_size": 1024}, annloader
-    yield from against_annbatch()
-    yield "Arrow: native (1024, 1024) / huggingface random", {"loader": "native_arrow"}, {"loader": "huggingface"}
-    yield "SCDL: native (1024, 1024) / bionemo random", {"loader": "native_bionemo"}, {"loader": "bionemo"}
+def blocks(loader: str, block: int, fetch: int, **fields: object) -> Setting:
+    return {"loader": loader, "block_size": block, "fetch_factor": fetch, **fields}
 
 
-def against_annbatch() -> Iterator[tuple[str, Setting, Setting]]:
-    """Comparisons of the grid `steady`: (name, ours, theirs)."""
-    native = {"loader": "native", "block_size": 512, "output": "csr", "cores": 2}
-    annbatch = {"loader": "annbatch", "batch_size": 64}
-    yield "CSR: native (512, 256) on gzip h5ad / annbatch on its zarr", native, annbatch
-    for batch in (64, 4096):
-        zarr = {"loader": "native_zarr_shuffled", "batch_size": batch}
-        yield f"annbatch's zarr, batch {batch}: native / annbatch", zarr, annbatch | {"batch_size": batch}
+def geometry() -> Iterator[Comparison]:
+    """Ours against scDataset and AnnLoader, on files with small or with large chunks."""
+    for output, settings in (
+        ("csr", [(block, fetch) for block in (1, 16, 64, 256) for fetch in (64, 256)]),
+        ("dense", [(16, 64)]),
+    ):
+        for setting in settings:
+            yield output, blocks("native", *setting, output=output), blocks("scdataset", *setting, output=output)
+    for setting in ((16, 64), (256, 256)):
+        yield "csr", blocks("native", *setting, output="csr"), {"loader": "annloader", "output": "csr"}
 
 
-def out_of_memory() -> Iterator[tuple[str, Setting, Setting]]:
-    """Comparisons of the grid `bounded`: (name, numerator, denominator)."""
-    for loader in ("memmap", "bionemo", "native"):
-        one, other = ({"loader": loader, "cache": cache, "block_size": None} for cache in ("warm", "bounded"))
-        yield f"{loader}, random: in memory / a quarter of the store in memory", one, other
-    for cache in ("cold", "bounded"):
-        for store, ours, theirs in (("Arrow", "native_arrow", "huggingface"), ("SCDL", "native_bionemo", "bionemo")):
-            name = f"{store}, {cache}: native (1024, 1024) / {theirs} random"
-            yield name, {"loader": ours, "cache": cache, "block_size": 1024}, {"loader": theirs, "cache": cache}
+def regimes() -> Iterator[Comparison]:
+    """Each loader from an empty cache and with bounded memory against itself in memory; then ours against others."""
+    loaders = [blocks(loader, block, 64) for loader in ("native", "scdataset") for block in (16, 256)]
+    loaders += [blocks(loader, 16, 64) for ours in OVER_STORES for loader in (ours, SCDATASET[ours])]
+    loaders += [blocks("native_zarr_shuffled", 512, 256)]
+    plain = ("annloader", "annbatch", "cellstream", "mapped", "memmap", "huggingface", "bionemo")
+    for setting in [*loaders, *({"loader": loader} for loader in plain)]:
+        for cache in ("first", "bounded"):
+            yield f"{cache} / warm", setting | {"cache": cache}, setting | {"cache": "warm"}
+    for cache in ("warm", "first", "bounded"):
+        for ours, theirs in SCDATASET.items():
+            for block in (16, 256) if ours == "native" else (16,):
+                yield cache, blocks(ours, block, 64, cache=cache), blocks(theirs, block, 64, cache=cache)
+            yield cache, blocks(ours, 16, 64, cache=cache), {"loader": OWN_ACCESS[ours], "cache": cache}
+        yield cache, blocks("native_zarr_shuffled", 512, 256, cache=cache), {"loader": "annbatch", "cache": cache}
+        for theirs in ("mapped", "memmap", "annbatch", "cellstream"):
+            yield cache, blocks("native", 16, 64, cache=cache), {"loader": theirs, "cache": cache}
 
 
-COMPARED = {"native": against_others, "steady": against_annbatch, "bounded": out_of_memory}
+def disks() -> Iterator[Comparison]:
+    """Ours against scDataset over each store, and both against the random access of the library of that store.
+
+    The ratios of scDataset to the libraries are those that its papers print.
+    """
+    for disk in ("hdd", "gp3", "nvme"):
+        of_disk = {"disk": disk, "batch_size": 64}
+        settings = ((1, 1), (1, 64), (64, 1), (64, 64), (16, 64), (16, 256), (1024, 1024))
+        over_stores = ((64, 64), (1024, 1024))
+        for ours, theirs in SCDATASET.items():
+            for setting in settings if ours == "native" else over_stores:
+                yield disk, blocks(ours, *setting, **of_disk), blocks(theirs, *setting, **of_disk)
+        for ours, theirs in SCDATASET.items():
+            for loader in (theirs, ours):
+                for setting in settings if ours == "native" else over_stores:
+                    yield disk, blocks(loader, *setting, **of_disk), {"loader": OWN_ACCESS[ours], **of_disk}
+        yield disk, blocks("native_zarr_shuffled", 512, 256, **of_disk), {"loader": "annbatch", **of_disk}
+
+
+def other_stores() -> Iterator[Comparison]:
+    """Ours over Arrow and SCDL against scDataset over the same, and against the random access of their libraries."""
+    for ours in OVER_STORES:
+        for block in (1, 16, 256, 1024):
+            for fetch in (1, 16, 256, 1024):
+                yield "csr", blocks(ours, block, fetch), blocks(SCDATASET[ours], block, fetch)
+                yield "csr", blocks(ours, block, fetch), {"loader": OWN_ACCESS[ours]}
+
+
+COMPARED = {"geometry": geometry, "regimes": regimes, "disks": disks, "figure34-short": other_stores}
 """The comparisons of each grid."""
 
 
@@ -73,41 +103,59 @@ def fits(condition: Condition, setting: Setting) -> bool:
 
 
 def ratios(measurements: Sequence[Measurement], ours: Setting, theirs: Setting) -> list[tuple[float, float]]:
-    """(ours, theirs) in cells/s, one pair for each repeat in which both were measured.
+    """(ours, theirs) in cells/s, one pair for each repeat in which both were measured with enough fetches.
 
     If several conditions fit a setting, the fastest is used. measurements: of one data set.
     """
+    measured = compare.without_few(compare.by_condition(measurements))
+    sides = [[rows for condition, rows in measured.items() if fits(condition, side)] for side in (ours, theirs)]
     pairs = []
     for repeat in sorted({m.repeat for m in measurements}):
-        of_repeat = [m for m in measurements if m.repeat == repeat and m.status == "ok"]
-        sides = [[m.cells_per_s for m in of_repeat if fits(m.condition, side)] for side in (ours, theirs)]
-        if all(sides):
-            pairs.append((max(sides[0]), max(sides[1])))
+        rates = [[rows[repeat].cells_per_s for rows in side if repeat in rows] for side in sides]
+        if all(rates):
+            pairs.append((max(rates[0]), max(rates[1])))
     return pairs
 
 
 def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
-    """One row for each comparison: the median ratio over repeats and its 95 % bootstrap interval."""
-    lines = ["| compared | cells/s | against | times | repeats |", "| --- | ---: | ---: | ---: | ---: |"]
-    for name, ours, theirs in COMPARED[grid]():
-        pairs = ratios(measurements, ours, theirs)
-        if not pairs:
-            lines.append(f"| {name} | – | – | not measured | 0 |")
-            continue
-        ours_median, theirs_median = np.median(pairs, axis=0)
-        times = np.array([a / b for a, b in pairs])
-        low, high = interval(times)
-        spread = f" ({low:.1f} to {high:.1f})" if len(times) > 1 else ""
-        rates = f"{ours_median:,.0f} | {theirs_median:,.0f}"
-        lines.append(f"| {name} | {rates} | {np.median(times):.1f}{spread} | {len(pairs)} |")
-    return "\n".join(lines) + "\n"
+    """One row for each comparison; a side with too few fetches has a mark.
+
+    If several conditions fit a side, that with the highest median is shown. measurements: of one data set.
+    """
+    measurements = compare.of_one_table(measurements)
+    measured = compare.by_condition(measurements)
+    enough = compare.without_few(measured)
+    chance = chance_of(measurements)
+    rows = []
+    for where, *sides in COMPARED[grid]():
+        fitting = [[condition for condition in measured if fits(condition, side)] for side in sides]
+        ours, theirs = (compare.fastest(enough, [c for c in conditions if c in enough]) for conditions in fitting)
+        value = compare.ratio(enough, ours, theirs, compare.spread(chance)) if ours and theirs else None
+        equal = ", equal settings" if value and compare.equal(ours, theirs) else ""
+        names = [
+            name(side) + ("\\*" if conditions and not condition else "")
+            for side, conditions, condition in zip(sides, fitting, (ours, theirs), strict=True)
+        ]
+        rows.append((f"{where}: {' / '.join(names)}{equal}", value))
+    notes = []
+    if any("\\*" in text for text, _ in rows):
+        notes.append(f"\\* fewer than {doubts.FEWEST_FETCHES} fetches in a window, so there is no ratio.")
+    if chance:
+        notes.append(f"A/A, the same condition twice in a repeat: {min(chance):.2f} to {max(chance):.2f} times.")
+    return "\n".join([compare.markdown(rows, "–"), *(f"{note}\n" for note in notes)])
+
+
+def name(setting: Setting) -> str:
+    """The loader and its blocks as text."""
+    settings = f" ({setting['block_size']}, {setting['fetch_factor']})" if "block_size" in setting else ""
+    return f"`{setting['loader']}`{settings}"
 
 
 def table(records: Path, dataset: str) -> str:
     """The table of a grid's file of records, as markdown. UserError if the grid has no comparisons."""
     if records.stem not in COMPARED:
         raise unknown("grid with ratios", records.stem, COMPARED)
-    return markdown(records.stem, measured_on(dataset, jsonl.read(records)))
+    return markdown(records.stem, measured_on(dataset, jsonl.read(records), pairs=True))
 
 
 if __name__ == "__main__":

@@ -42,10 +42,15 @@ def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -
 
 def chance(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> list[float]:
     """The ratio of the second to the first throughput of the A/A pair, for each repeat that has both."""
-    pairs: dict[int, dict[bool, float]] = {}
-    for m in of_one_code(_matching(grid, dataset, measurements)):
-        if m.condition == grid.pair and m.cells_per_s:
-            pairs.setdefault(m.repeat, {})[bool(m.again)] = m.cells_per_s
+    return chance_of(of_one_code(_matching(grid, dataset, measurements)))
+
+
+def chance_of(measurements: Iterable[Measurement]) -> list[float]:
+    """The same for all conditions that were measured twice in a repeat."""
+    pairs: dict[tuple[Condition, int], dict[bool, float]] = {}
+    for m in measurements:
+        if m.cells_per_s:
+            pairs.setdefault((m.condition, m.repeat), {})[bool(m.again)] = m.cells_per_s
     return [pair[True] / pair[False] for pair in pairs.values() if len(pair) == 2]
 
 
@@ -159,9 +164,12 @@ def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Mea
     return float(np.median(shares)) if shares else np.nan
 
 
-def measured_on(dataset: str, measurements: Sequence[Measurement]) -> list[Measurement]:
-    """The measurements of one data set, without the second ones of A/A pairs. A grid's file holds all data sets."""
-    return [m for m in measurements if m.condition.dataset == dataset and not m.again]
+def measured_on(dataset: str, measurements: Sequence[Measurement], *, pairs: bool = False) -> list[Measurement]:
+    """The measurements of one data set. A grid's file holds all data sets.
+
+    pairs: with the second measurements of A/A pairs, for `chance_of`.
+    """
+    return [m for m in measurements if m.condition.dataset == dataset and (pairs or not m.again)]
 
 
 def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""`ceiling`: measures the rates of the disk, of decoding and of copying without a loader."""
+"""`ceiling`: measures the rates of the disk, of our decoder and of copying without a loader."""
 
 import argparse
 

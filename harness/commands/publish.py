@@ -21,7 +21,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
     # These imports take a second; a mistake on the command line is to be reported before.
     from analysis.diversity import mixing
     from analysis.figures import kinds, scaling, style
-    from analysis.tables import summary, text
+    from analysis.tables import frontier, summary, text
 
     name, axis = grids[0].name, grids[0].axis
     path = folder / f"{name}.jsonl"
@@ -31,7 +31,8 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
     written, frames = [path], []
     (folder / "figures").mkdir(exist_ok=True)
     for grid, dataset in zip(grids, sets, strict=True):
-        if not any(summary.rows_of(grid, dataset, measured).values()):
+        by_condition = summary.rows_of(grid, dataset, measured)
+        if not any(by_condition.values()):
             continue
         frame = summary.table(grid, dataset, measured, converted, ceilings, folder)
         frames.append(frame)
@@ -44,6 +45,8 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
         written += [_write(stem, "table.md", text.markdown(frame)), _write(stem, "table.csv", text.csv(frame))]
         if axis:
             continue
+        if name == frontier.GRID and len(mixed := mixing.table(frame, dataset, folder)):
+            written.append(_write(stem, "best.md", frontier.markdown(frame, mixed, by_condition)))
         _, frame = text.parts(frame)[0]  # a figure shows one regime
         mixed = mixing.table(frame, dataset, folder)
         if len(mixed):

@@ -55,6 +55,13 @@ class Group:
         else:
             (folder / "io.max").write_text(f"{device} rbps={bytes_per_s} riops={reads_per_s}")
 
+    def unlimit_reads(self, device: str) -> None:
+        """Removes the limit of `limit_reads`."""
+        if self.kind == "cgroup v1":
+            self.limit_reads(device, 0, 0)
+        else:
+            (self.folders["io"] / "io.max").write_text(f"{device} rbps=max riops=max")
+
     def has_killed(self) -> bool:
         """Whether Linux has killed a process of the group because the group exceeded its memory limit."""
         if "memory" not in self.folders:

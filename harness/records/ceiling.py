@@ -19,7 +19,7 @@ class Ceiling:
     storage: bytes/s from the disk, by reader ("own", "own, huge pages", "fio") and mode ("random, O_DIRECT"); measured
     on all cores, whatever `cores` is; None: not measured.
     piece_bytes: bytes per read in the modes of random order.
-    decode_cells_per_s: the rate of decompressing chunks that are in memory; None: the store is not compressed.
+    decode_cells_per_s: our decoder's rate with chunks that are in memory; None: the store is not compressed.
     copy_cells_per_s: the rate of copying rows that are in memory into minibatches, by output ("csr", "dense").
     """
 

@@ -1,4 +1,4 @@
-"""Measures the rates of reading, decoding and copying a store into minibatches, without a loader."""
+"""Measures the rates of reading, of our decoder and of copying a store into minibatches, without a loader."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,7 +53,7 @@ def measure(dataset: Dataset, loader: str, say: Callable[[str], None]) -> list[C
 
 
 def _in_memory(dataset: Dataset, loader: str, cores: int, say: Callable[[str], None]) -> Rates:
-    """The rates of decoding and copying, as the adapter's `ceiling` measures them in a fresh worker."""
+    """Our decoder's rate and that of copying, as the adapter's `ceiling` measures them in a fresh worker."""
     say(f"decoding and copying, cores {cores}")
     job = Job(
         task="ceiling", loader=loader, adapter=loaders.NAMES[loader], dataset=dataset,

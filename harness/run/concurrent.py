@@ -1,5 +1,6 @@
 """Several workers at the same time, like the ranks of a training run: their total throughput in wall-clock time."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier, BrokenBarrierError
@@ -13,14 +14,16 @@ LONGEST = ("import_s", "open_s", "first_batch_s", "second_batch_s", "epochs")
 BROKEN = "another of the processes did not begin its window"
 
 
-def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn, group: Group | None) -> Outcome:
+def spawn_together(
+    job: Job, timeout_s: float, progress: Progress, group: Group | None, begin: Callable[[str], None], spawn: Spawn
+) -> Outcome:
     """Runs `job.condition.processes` workers, which begin to measure once all have opened, and joins their outcomes.
 
     In the joint window, the fields SUMMED are sums over all workers, and the fields LONGEST are the largest of any
     worker. `seconds` is the time from the beginning of the first worker's window to the end of the last worker's. The
     joint rate is therefore less than the sum of the workers' rates if not all workers deliver during all of that time.
     Each worker has its own seed; only the first reports progress and records its order. If a worker fails, the outcome
-    is its failure. group: the control group of all workers together.
+    is its failure. group: the control group of all workers together. begin: as for `spawn`, of each worker.
     """
     condition = job.condition
     barrier = Barrier(condition.processes)
@@ -28,8 +31,11 @@ def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn,
     def one(rank: int) -> Outcome:
         has_begun = False
 
-        def begin() -> None:
+        def begin_together(point: str) -> None:
             nonlocal has_begun
+            begin(point)
+            if point != "opened":
+                return
             try:
                 barrier.wait()
             except BrokenBarrierError:
@@ -40,9 +46,10 @@ def spawn_together(job: Job, timeout_s: float, progress: Progress, spawn: Spawn,
             job,
             condition=replace(condition, seed=condition.seed + rank),
             order_path=None if rank else job.order_path,
+            waits=(*job.waits, "opened"),
         )
         try:
-            return spawn(of_rank, condition.cores, timeout_s, _silent if rank else progress, group, begin)
+            return spawn(of_rank, condition.cores, timeout_s, _silent if rank else progress, group, begin_together)
         finally:
             if not has_begun:
                 barrier.abort()

@@ -19,6 +19,8 @@ class Job:
     adapter: "module:Class", so that the worker can use an adapter that only the parent process has registered.
     store: the folder of the loader's store.
     condition, timing: only for "measure".
+    waits: the points at which the worker waits for the parent, in this order: "imported", after its imports, and
+    "opened", after it has opened the loader.
     order_path: only for "measure"; the file in which to record the order (None: it is not recorded).
     cores, seconds: only for "ceiling"; the number of cores to use, and the duration of each of its measurements.
     """
@@ -30,6 +32,7 @@ class Job:
     store: Path
     condition: Condition | None = None
     timing: Timing | None = None
+    waits: tuple[Literal["imported", "opened"], ...] = ()
     order_path: Path | None = None
     cores: int | None = None
     seconds: float | None = None
@@ -48,6 +51,7 @@ class Job:
             "condition": Condition.from_dict,
             "timing": lambda fields: Timing(**fields),
             "store": Path,
+            "waits": tuple,
             "order_path": Path,
         }
         parsed = {name: parse(values[name]) for name, parse in parsers.items() if values[name] is not None}

@@ -1,7 +1,9 @@
 """The limits under which a worker measures: its memory in the regime "bounded", and the disk of the condition."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +31,27 @@ class UnavailableError(Exception):
     """The limits of a condition cannot be set on this machine; the message is the reason."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What is set for the workers of one measurement.
+
+    group: their control group; None if neither memory nor reads are limited. facts: a description of all limits.
+    limit_disk: sets the limit of the disk, once the workers have imported their libraries, which are on a disk too.
+    """
+
+    group: Group | None
+    facts: dict[str, Any]
+    limit_disk: Callable[[], None]
+
+
 @contextmanager
-def limits(condition: Condition, files: Sequence[Path]) -> Iterator[tuple[Group | None, dict[str, Any]]]:
-    """Yields (the control group for the workers; None if nothing is limited, a description of the limits).
+def limits(condition: Condition, files: Sequence[Path]) -> Iterator[Limits]:
+    """Sets the limits of a condition for the workers to come, and removes them at the end.
 
     The memory limit holds for all that the workers use: their own memory, the page cache and the pages of libraries.
     Libraries are therefore dropped from the page cache; those that another process has mapped stay there, and are not
-    counted. files: the store. Raises UnavailableError. What is set for the whole machine, the read-ahead of the disk,
-    is restored at the end.
+    counted. files: the store. What is set for the whole machine, the read-ahead of the disk, is restored at the end.
+    Raises UnavailableError.
     """
     limit, facts = condition.memory_limit_bytes, {}
     disk = DISKS[condition.disk] if condition.disk else None
@@ -52,6 +67,7 @@ def limits(condition: Condition, files: Sequence[Path]) -> Iterator[tuple[Group 
             raise UnavailableError(
                 f"this user can create no control group with the controllers {' and '.join(controllers)} on this system"
             )
+        limit_disk: Callable[[], None] = lambda: None
         try:
             if limit:
                 pagecache.drop(libraries(condition.loader))
@@ -62,13 +78,15 @@ def limits(condition: Condition, files: Sequence[Path]) -> Iterator[tuple[Group 
                 stack.enter_context(blockdevice.read_ahead(device, READ_AHEAD_BYTES))
                 facts |= {"disk": condition.disk, "read_ahead_bytes": READ_AHEAD_BYTES}
             if disk:
-                group.limit_reads(device, *disk)
+                limit_disk = partial(group.limit_reads, device, *disk)
+                limit_disk()  # fails here, if at all
+                group.unlimit_reads(device)
                 facts |= disk._asdict()
         except OSError as error:
             raise UnavailableError(f"a limit could not be set: {error}") from error
         if group:
             facts["kind"] = group.kind
-        yield group, facts
+        yield Limits(group=group, facts=facts, limit_disk=limit_disk)
 
 
 def unavailable(name: str, files: Sequence[Path]) -> str | None:

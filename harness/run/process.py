@@ -33,7 +33,7 @@ class Spawn(Protocol):
         timeout_s: float | None,
         progress: Progress,
         group: Group | None = None,
-        begin: Callable[[], None] | None = None,
+        begin: Callable[[str], None] | None = None,
     ) -> Outcome: ...
 
 
@@ -43,15 +43,15 @@ def spawn(
     timeout_s: float | None,
     progress: Progress,
     group: Group | None = None,
-    begin: Callable[[], None] | None = None,
+    begin: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Gives the job to a fresh worker process and returns its outcome; "failed" or "timeout" if the worker sent none.
 
     An error after the worker sent its outcome does not change the status; it only becomes the `reason`. cores: the size
     of the thread pools of the libraries that the worker imports (None: all cores). timeout_s: seconds after which the
     worker is killed (None: never). group: the control group in which the worker starts.
-    begin: called once a worker that waits before it measures is ready; the worker goes on when `begin` returns, and is
-    killed if it raises OSError.
+    begin: called with each point at which the job says that the worker waits. The worker goes on when `begin` returns,
+    and is killed if it raises OSError.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     outcome, trouble = None, None
@@ -68,7 +68,7 @@ def spawn(
         )
         try:
             with suppress(BrokenPipeError):  # the exit code of a dead worker gives the reason
-                _send(worker, job.to_json(), last=begin is None)
+                _send(worker, job.to_json(), last=not job.waits)
             for line in lines_until(worker.stdout, deadline):
                 message = parse(line)
                 if message is None:
@@ -79,12 +79,12 @@ def spawn(
                 trouble = message.get("order_trouble", trouble)
                 if "ready" in message:
                     try:
-                        begin()
+                        begin(message["ready"])
                     except OSError as error:
                         trouble = str(error)
                         break
                     with suppress(BrokenPipeError):
-                        _send(worker, "go on", last=True)
+                        _send(worker, "go on", last=message["ready"] == job.waits[-1])
                 if "phase" in message:
                     progress(message["phase"], message["rows"], message["seconds"])
             else:

@@ -3,7 +3,7 @@
 import os
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -161,11 +161,19 @@ def measure_one(
         order_path=order_to_record(grid, dataset, task, folder),
     )
     try:
-        with limits(condition, files) as (group, row["provenance"]["limits"]):
+        with limits(condition, files) as limited:
+            row["provenance"]["limits"] = limited.facts
+
+            def begin(point: str) -> None:
+                if point == "imported":
+                    limited.limit_disk()
+
+            job = replace(job, waits=("imported",) if condition.disk else ())
+            running = (grid.timing.timeout_s, display.phase, limited.group, begin)
             if condition.processes > 1:
-                outcome = spawn_together(job, grid.timing.timeout_s, display.phase, spawn, group)
+                outcome = spawn_together(job, *running, spawn)
             else:
-                outcome = spawn(job, condition.cores, grid.timing.timeout_s, display.phase, group)
+                outcome = spawn(job, condition.cores, *running)
     except UnavailableError as reason:
         return Measurement(**row, status="skipped", reason=str(reason))
     if outcome.status in ("failed", "timeout") and outcome.log:

@@ -2,8 +2,8 @@
 
     python -m harness.run.worker < job
 
-It imports one adapter, and may run in the Python of another environment. If several workers are measured at the same
-time, it reports that it is ready, and waits for a line on standard input before it measures.
+It imports one adapter, and may run in the Python of another environment. At the points that the job names, it reports
+that it has got there, and waits for a line on standard input.
 """
 
 import json
@@ -95,13 +95,12 @@ def measure_window(job: Job, send: Send) -> Window:
     adapter = loaders.load(job.adapter)
     import_s = import_libraries(adapter)
     imported_bytes = process_usage.held_bytes()
+    wait("imported", job, send)
     start = time.perf_counter()
     loader = adapter.open(job.dataset, job.store, condition, rows=False)
     open_s = time.perf_counter() - start
     try:
-        if condition.processes > 1:
-            send({"ready": True})
-            sys.stdin.readline()
+        wait("opened", job, send)
         trace = measure(
             loader,
             job.timing,
@@ -134,6 +133,13 @@ def measure_window(job: Job, send: Send) -> Window:
         held_bytes=None if None in held else max(held),
         imported_bytes=imported_bytes,
     )
+
+
+def wait(point: str, job: Job, send: Send) -> None:
+    """Waits for the parent, if the job says so for this point."""
+    if point in job.waits:
+        send({"ready": point})
+        sys.stdin.readline()
 
 
 def import_libraries(adapter: Any) -> float:

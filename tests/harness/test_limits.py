@@ -112,9 +112,9 @@ def test_the_read_ahead_is_set_for_a_disk_and_restored(
         pytest.skip(reason)
     file = blockdevice.DEVICES / blockdevice.of(large.paths[0]) / "queue" / "read_ahead_kb"
     before = file.read_text()
-    with limits.limits(Condition(dataset="d", loader="native", disk="nvme"), large.paths) as (group, facts):
-        assert (group, file.read_text().strip()) == (None, "128")
-    assert facts == {"disk": "nvme", "read_ahead_bytes": 131_072}
+    with limits.limits(Condition(dataset="d", loader="native", disk="nvme"), large.paths) as limited:
+        assert (limited.group, file.read_text().strip()) == (None, "128")
+    assert limited.facts == {"disk": "nvme", "read_ahead_bytes": 131_072}
     assert file.read_text() == before
 
 
@@ -194,6 +194,8 @@ def test_version_2_limits_a_delegated_scope(monkeypatch: pytest.MonkeyPatch, tmp
         assert (folder / "memory.max").read_text() == "123"
         assert (folder / "memory.swap.max").read_text() == "0"
         assert (folder / "io.max").read_text() == "254:0 rbps=150 riops=100"
+        created.unlimit_reads("254:0")
+        assert (folder / "io.max").read_text() == "254:0 rbps=max riops=max"
         assert (folder / "cgroup.procs").read_text().strip().isdigit()
         (folder / "memory.events").write_text("low 0\nmax 3\noom 1\noom_kill 0\n")
         assert not created.has_killed()

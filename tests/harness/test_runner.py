@@ -47,8 +47,8 @@ class Workers:
         self.cores.append(cores)
         self.groups.append(group)
         assert Job.from_json(job.to_json()) == job
-        if begin is not None:
-            begin()
+        for point in job.waits:
+            begin(point)
         return self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
 
 

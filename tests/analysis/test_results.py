@@ -1,0 +1,65 @@
+"""A section of the results page appears with the records that it shows."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis import results
+from harness.grids import expand
+from harness.machine.host import ROOT
+from harness.records import jsonl
+from harness.records.measurement import Measurement
+
+MACHINE = results.LOSSES_OF
+SECTIONS = {
+    ("geometry", "tahoe-chunks"): "## Small chunks and large chunks",
+    ("figure34-short", "tahoe-mini"): "## Arrow and SCDL",
+    ("regimes", "cells-2e6"): "`GRID=regimes",
+    ("disks", "cells-2e6"): "`GRID=disks",
+}
+
+
+@pytest.fixture
+def committed(tmp_path: Path) -> Path:
+    """A copy of the results folder without pictures and orders, and without measurements by the present rules."""
+    unneeded = shutil.ignore_patterns(
+        "*.png", "*.pdf", "orders", "*-frontier-best.md", *(f"{g}.jsonl" for g, _ in SECTIONS)
+    )
+    return shutil.copytree(ROOT / "results", tmp_path / "results", ignore=unneeded)
+
+
+def measure(records: Path, dataset: str, edition: int | None = 2) -> None:
+    """Appends one measurement of each condition of a grid."""
+    grid = expand(records.stem, dataset)
+    for condition in grid.conditions:
+        if condition.loader in ("native", "scdataset", "native_arrow", "huggingface", "annloader"):
+            m = Measurement(
+                condition=condition, timing=grid.timing, repeat=0, again=False, status="ok", rows=100, seconds=1.0,
+                fetches=9.0, provenance={"git_dirty": False, "code": "c", "utc": "3", "rules_edition": edition},
+            )  # fmt: skip
+            jsonl.append(records, m)
+
+
+@pytest.mark.parametrize(("grid", "dataset"), SECTIONS)
+def test_a_section_appears_with_its_records(grid: str, dataset: str, committed: Path) -> None:
+    page = results.render(committed)
+    assert not any(section in page for section in SECTIONS.values())
+    records = committed / MACHINE / f"{grid}.jsonl"
+    measure(records, dataset, edition=None)
+    assert results.render(committed) == page
+    measure(records, dataset)
+    page = results.render(committed)
+    assert [section in page for section in SECTIONS.values()] == [name == grid for name, _ in SECTIONS]
+    assert "| 100 | 100 | no difference | 1 |" in page
+    assert "\n\n\n" not in page
+
+
+def test_the_frontier_shows_the_tables_that_were_written(committed: Path) -> None:
+    assert "## The best settings" not in results.render(committed)
+    (committed / MACHINE / "figures" / "tahoe-chunks-frontier-best.md").write_text("Regime warm\n")
+    page = results.render(committed)
+    assert "## The best settings at equal diversity" in page
+    assert "On `tahoe-chunks`" in page
+    assert "Regime warm" in page
+    assert "\n\n\n" not in page
