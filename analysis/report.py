@@ -1,4 +1,4 @@
-"""An HTML report of a results folder: its tables and figures, the published claims, the machine and the doubts.
+"""An HTML report of a results folder: its tables and figures, the published claims, the machine, and warnings.
 
 The page is self-contained: it needs neither a network nor other files.
 """

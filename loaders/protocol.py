@@ -93,8 +93,8 @@ class Loader(Protocol):
             def close(self):
                 self.reader.close()
 
-    The line `"acme": "loaders.acme:Acme"` in `loaders.NAMES` registers it, so that it is tested, measured and drawn.
-    This command runs its tests: `pytest tests/loaders/test_contract.py -k acme`.
+    The line `"acme": "loaders.acme:Acme"` in `loaders.NAMES` registers it, so that it is tested, measured and shown in
+    the figures. This command runs its tests: `pytest tests/loaders/test_contract.py -k acme`.
     """
 
     name: ClassVar[str]  # the name on the command line, in the records, and of the dependency group in pyproject.toml

@@ -70,7 +70,9 @@ def effective_cells(m: int, b: int, f: int) -> float:
 
 
 def poster_bounds(p: np.ndarray, m: int, b: int) -> tuple[float, float]:
-    """(lower, upper) bounds in bits, as printed on the scDataset poster.
+    """(lower, upper) bounds of the expected entropy of a minibatch, in bits, as printed on the scDataset poster.
+
+    p: the shares of the K labels. m: cells in a minibatch. b: cells in a block.
 
     The printed upper bound, H(p) + (K - 1) / (2 m ln 2), is above H(p). The expected entropy is never above H(p)
     (Jensen's inequality), so the printed bound is true but useless. With a minus sign it would be the first-order

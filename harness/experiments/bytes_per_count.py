@@ -218,7 +218,7 @@ def decoding_times(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _microseconds(arrays: Sequence[tuple[list[Callable[[], None]], int]]) -> np.ndarray:
-    """Microseconds per 1,000 counts of each decoder, for indices and values together."""
+    """For each decoder, the microseconds in which it decodes the indices and the values of 1,000 counts."""
     total = np.zeros(len(arrays[0][0]))
     for works, n in arrays:
         for i, work in enumerate(works):

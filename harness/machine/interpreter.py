@@ -63,7 +63,8 @@ def environment(loader: str, modules: tuple[str, ...]) -> Environment:
 def missing(loader: str, modules: tuple[str, ...]) -> list[str]:
     """Those of `modules` that cannot be imported in the Python that runs the loader.
 
-    Faster than `environment` if that is this Python, since no package versions are looked up.
+    If the loader runs in the Python that runs this code, this is faster than `environment`, since it looks up no
+    package versions.
     """
     return _ask(interpreter(loader), modules).missing if own(loader) else _missing(modules)
 

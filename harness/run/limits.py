@@ -1,9 +1,8 @@
 """The limits under which a worker measures: its memory in the regime "bounded", and the disk of the condition."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,12 +35,18 @@ class Limits:
     """What is set for the workers of one measurement.
 
     group: their control group; None if neither memory nor reads are limited. facts: a description of all limits.
-    limit_disk: sets the limit of the disk, once the workers have imported their libraries, which are on a disk too.
+    device: the numbers of the disk that `disk` limits.
     """
 
     group: Group | None
     facts: dict[str, Any]
-    limit_disk: Callable[[], None]
+    device: str
+    disk: Disk | None
+
+    def limit_disk(self) -> None:
+        """Limits the disk; for the time after the workers have imported their libraries, which are on a disk too."""
+        if self.disk:
+            self.group.limit_reads(self.device, *self.disk)
 
 
 @contextmanager
@@ -67,7 +72,7 @@ def limits(condition: Condition, files: Sequence[Path]) -> Iterator[Limits]:
             raise UnavailableError(
                 f"this user can create no control group with the controllers {' and '.join(controllers)} on this system"
             )
-        limit_disk: Callable[[], None] = lambda: None
+        device = ""
         try:
             if limit:
                 pagecache.drop(libraries(condition.loader))
@@ -78,15 +83,14 @@ def limits(condition: Condition, files: Sequence[Path]) -> Iterator[Limits]:
                 stack.enter_context(blockdevice.read_ahead(device, READ_AHEAD_BYTES))
                 facts |= {"disk": condition.disk, "read_ahead_bytes": READ_AHEAD_BYTES}
             if disk:
-                limit_disk = partial(group.limit_reads, device, *disk)
-                limit_disk()  # fails here, if at all
+                group.limit_reads(device, *disk)  # fails here, if at all
                 group.unlimit_reads(device)
                 facts |= disk._asdict()
         except OSError as error:
             raise UnavailableError(f"a limit could not be set: {error}") from error
         if group:
             facts["kind"] = group.kind
-        yield Limits(group=group, facts=facts, limit_disk=limit_disk)
+        yield Limits(group=group, facts=facts, device=device, disk=disk)
 
 
 def unavailable(name: str, files: Sequence[Path]) -> str | None:

@@ -1,11 +1,11 @@
 """Decodes Blosc chunks that were compressed with LZ4. Two streams of a chunk are decoded alternately.
 
-Blosc stores the first byte of every value, then every second byte, and so on. For counts and indices this gives many
-short matches. Each match depends on the match before it, and one in four overlaps its own output within eight bytes.
-The LZ4 library branches on such overlaps, and the branch is often mispredicted. Here one byte-shuffle instruction
-handles overlaps, so that any match of up to 16 bytes is one load and one store. While one stream waits for its last
-store, the other stream is decoded. Rare sequences, such as long ones and those near the end of a stream, take a slower
-path. Measurements: docs/native.md.
+Blosc stores the first bytes of all values, then the second bytes of all values, and so on. For counts and indices this
+gives many short matches. Each depends on the match before it, and one in four overlaps its own output within eight
+bytes. The LZ4 library branches on such overlaps, and the branch is often mispredicted. Here one byte-shuffle
+instruction handles overlaps, so that any match of up to 16 bytes is one load and one store. While one stream waits for
+bytes that it has just stored, the other stream is decoded. Rare sequences, such as long ones and those near the end of
+a stream, take a slower path. Measurements: docs/native.md.
 
 The formats are the LZ4 block format and the chunk format of c-blosc 1. Chunks are given as addresses. Nothing is read
 or written outside the chunk and the arrays `out` and `planes` of `decode`.

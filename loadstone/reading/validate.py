@@ -181,8 +181,9 @@ def genes(
     """ValueError if a requested row has a gene index outside 0 to n_genes - 1; it names the chunk, element and row.
 
     indices: consecutive elements of the array of gene indices, from element `start` on. Requested row i has the
-    elements begin[i] to end[i] of this array; elements outside the requested rows are not checked. indptr: the row
-    starts of the whole file, int64 (rows + 1,). chunk: the number of elements per chunk; None: there are no chunks.
+    elements from begin[i] up to, but not including, end[i] of the whole array. Elements outside the requested rows are
+    not checked. indptr: the row starts of the whole file, int64 (rows + 1,). chunk: the number of elements per chunk;
+    None: there are no chunks.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:

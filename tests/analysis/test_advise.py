@@ -1,4 +1,7 @@
-"""`advise` recommends the fastest setting that is diverse enough for every label, with code that runs."""
+"""`advise` recommends the fastest setting with diverse minibatches, and prints code that runs.
+
+Minibatches must be diverse in every label, that is, in every obs column named as one.
+"""
 
 import re
 from dataclasses import replace
@@ -112,7 +115,7 @@ def test_without_labels_the_fastest_settings_are_shown(
 @pytest.mark.parametrize("output", ["csr", "dense"])
 @pytest.mark.parametrize("loader", ["native", "scdataset", "annbatch", "native_zarr", "annloader"])
 def test_the_code_of_the_advice_reads_every_cell(tiny_set: Dataset, tmp_path: Path, loader: str, output: str) -> None:
-    """The code calls the library itself where the adapter supports that, and otherwise the adapter."""
+    """The printed code calls the library itself if the adapter can write such code; if not, it calls the adapter."""
     skip_unless_available(loader)
     path = tmp_path / "store"
     adapter = loaders.get(loader)

@@ -15,7 +15,7 @@ from tests.fuzz.stores import Form
 
 
 class Toy:
-    """A wrapper around our source, whose subclasses misbehave for each minibatch."""
+    """Wraps a source of loadstone. Each subclass does something wrong whenever rows are read."""
 
     def __init__(self, source: Any, folder: Path) -> None:
         self.source, self.folder = source, folder

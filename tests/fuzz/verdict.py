@@ -70,7 +70,7 @@ def of(damaging: Any, read: Any, compared: Any, *, damaged: bool, blind: bool = 
 
 
 def _alike(ours: str, theirs: str | None) -> bool:
-    """Whether both children ended in the same way, or each was killed by a signal."""
+    """Whether our reader's process and the reference's ended in the same way, or both were killed by some signal."""
     if theirs is None:
         return False
     return ours == theirs or (ours.startswith("SIG") and theirs.startswith("SIG"))

@@ -245,7 +245,7 @@ def test_requesting_row_ids_changes_nothing_else(tiny_set: Dataset, name: str, o
 
 @pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])
 def test_the_order_does_not_depend_on_the_output(tiny_set: Dataset, name: str, order: str) -> None:
-    """One recorded order serves both outputs."""
+    """CSR and dense minibatches hold the same cells, so the order is recorded for one of the two only."""
     skip_unless_available(name)
     conditions = [condition_of(name, order=order, output=output) for output in OUTPUTS]
     if any(declines(tiny_set, condition) for condition in conditions):

@@ -238,7 +238,7 @@ DENSE += [{"compression": name, "chunks": (10, 20)} for name in ("gzip", "lzf")]
 @pytest.mark.parametrize("output", ["csr", "dense"])
 @pytest.mark.parametrize("options", DENSE, ids=str)
 def test_a_dense_matrix(tmp_path: Path, output: str, options: dict) -> None:
-    """From several files, with one warning for all."""
+    """A dense matrix in several files is read, with one warning, not one for each file, that this is slow."""
     paths = [tmp_path / f"{i}.h5ad" for i in range(3)]
     for path, part in zip(paths, np.split(tiny.truth(), [400, 401]), strict=True):
         ad.AnnData(part).write_h5ad(path)

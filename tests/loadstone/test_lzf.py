@@ -60,7 +60,7 @@ def arenas() -> list[Arena]:
 
 
 def lzf_case(number: int) -> list[str]:
-    """Decodes a whole, damaged or random chunk, with buffers that end or begin at a guard page."""
+    """Decodes an intact, damaged or random chunk between guard pages. Returns what went wrong."""
     from loadstone.codecs.lzf import _decode
 
     rng = random.Random(number)

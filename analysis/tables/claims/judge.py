@@ -159,7 +159,10 @@ MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}
 
 
 def _entropy(claim: Claim, folder: Path, plates: Plates) -> Verdict:
-    """By the longest order that one of the claim's grids recorded under its settings, and by the law beside it."""
+    """Compares the published entropy with that of the longest recorded order at the settings of the claim.
+
+    The verdict also holds what the formula gives for these settings, if there is one.
+    """
     (side,) = claim.sides
     law = computed("exact", **{name: side[name] for name in ("batch_size", "block_size", "fetch_factor")})
     command = f"GRID={claim.grids[-1]} LOADERS={side['loader']} make bench"

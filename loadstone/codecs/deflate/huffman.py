@@ -182,7 +182,11 @@ def _is_complete(book):
 
 @compiled
 def _fill_book(lengths, book):
-    """Writes a book from the code length of each symbol. Returns False if the set of codes is oversubscribed."""
+    """Writes the places of the codes of each length, and the symbols in the order of their codes, to `book`.
+
+    lengths: the code length of each symbol in bits; 0: it has none. Returns False if the codes are too many for their
+    lengths.
+    """
     places = np.zeros(MAX_CODE + 1, np.int64)
     for length in lengths:
         places[length] += 1
