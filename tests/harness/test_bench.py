@@ -56,7 +56,7 @@ def test_every_condition_has_its_row(finished: tuple[Path, str]) -> None:
     assert all("/" not in json.dumps(m.provenance["packages"]) for m in measurements)
 
 
-FIGURES = ("throughput", "lines", "entropy", "bounds", "loaders", "mixing")
+FIGURES = ("throughput", "lines", "entropy", "bounds", "loaders", "mixing", "frontier")
 
 
 def test_tables_and_figures_are_written_and_listed_last(finished: tuple[Path, str]) -> None:
@@ -112,7 +112,7 @@ def test_status_lists_the_records_and_what_is_doubtful(finished: tuple[Path, str
     ).stdout
     assert "smoke.jsonl" in printed
     assert f"{1 + len(ABSENT)} skipped" in printed
-    assert "one repeat has no interval" in printed
+    assert "one repeat has no range" in printed
 
 
 def start(folder: Path, dataset: Path) -> subprocess.Popen[str]:
@@ -154,7 +154,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
     assert done.returncode == 0, done.stderr
     after = rows(tmp_path)
     assert [encode(m) for m in after[: len(before)]] == before
-    assert len({m.condition for m in after}) == len(after) == 6
+    assert len({(m.condition, m.again) for m in after}) == len(after) == 7
 
 
 def test_records_of_another_processor_are_not_extended(
@@ -195,7 +195,7 @@ def test_a_damaged_chunk_fails_the_rows_that_read_it(harness: Run, tmp_path: Pat
     done = harness("bench", "--dataset", folder, "--grid", "smoke", "--loaders", "native,stream,annloader")
     assert done.returncode == 0, done.stderr
     attempted = [m for m in rows(tmp_path) if m.status != "skipped"]
-    assert len(attempted) == 8 - ("annloader" in ABSENT)
+    assert len(attempted) == 9 - ("annloader" in ABSENT)  # the A/A pair is measured twice
     for m in attempted:
         assert m.status == "failed"
         assert "part0.h5ad" in m.reason
