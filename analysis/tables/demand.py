@@ -15,23 +15,23 @@ import pandas as pd
 import loaders
 from analysis import published
 from analysis.tables import command
-from analysis.tables.summary import measured_on
+from analysis.tables.summary import measured_on, of_one_code
 from harness.records import jsonl
 from harness.records.measurement import Measurement
 
 
 def rates(measurements: Sequence[Measurement]) -> pd.Series:
-    """Cells/s by (output, loader) in random order: the median over repeats of the fastest setting.
+    """Cells/s by (output, loader) in random order: the median over repeats of the fastest condition.
 
     Loaders that hold all cells in memory are excluded.
     """
     rows = [
-        (m.condition.output, m.condition.loader, m.condition.knobs, m.cells_per_s)
-        for m in measurements
+        (m.condition.output, m.condition.loader, m.condition.key, m.cells_per_s)
+        for m in of_one_code(measurements)
         if m.status == "ok" and m.condition.order == "random" and not loaders.holds_all(m.condition.loader)
     ]
-    frame = pd.DataFrame(rows, columns=["output", "loader", "knobs", "cells_per_s"])
-    medians = frame.groupby(["output", "loader", "knobs"])["cells_per_s"].median()
+    frame = pd.DataFrame(rows, columns=["output", "loader", "condition", "cells_per_s"])
+    medians = frame.groupby(["output", "loader", "condition"])["cells_per_s"].median()
     return medians.groupby(["output", "loader"]).max()
 
 

@@ -71,7 +71,8 @@ def disks() -> Iterator[Comparison]:
     """
     for disk in ("hdd", "gp3", "nvme"):
         of_disk = {"disk": disk, "batch_size": 64}
-        settings = ((1, 1), (1, 64), (64, 1), (64, 64), (16, 64), (16, 256), (1024, 1024))
+        settings = [(1, 1), (64, 1), (64, 64), (16, 64), (16, 256), (1024, 1024)]
+        settings += [(1, 64)] if disk != "hdd" else []
         over_stores = ((64, 64), (1024, 1024))
         for ours, theirs in SCDATASET.items():
             for setting in settings if ours == "native" else over_stores:
