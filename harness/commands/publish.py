@@ -55,7 +55,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
         for kind, (draw, _) in kinds.OF_A_GRID.items():
             if drawn := draw(numbers):
                 written += style.save(drawn, stem.with_name(f"{stem.name}-{kind}"))
-    if axis and (drawn := scaling.draw(frames, axis, grids[0].title)):
+    if axis and frames and (drawn := scaling.draw(frames, axis, grids[0].title)):
         written += style.save(drawn, folder / "figures" / name)
     return [*written, *([folder / "logs"] if (folder / "logs").exists() else [])]
 
