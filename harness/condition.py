@@ -12,6 +12,8 @@ ORDERS = ("stream", "random")
 OUTPUTS = ("csr", "dense")
 CACHES = ("first", "warm", "bounded", "cold")
 DISKS = ("nvme", "gp3", "hdd")
+FEWEST_FETCHES = 5
+"""In a window. A row with fewer enters no ratio and no claim."""
 EDITION_1 = {"cache": "cold"}
 """Defaults of the first edition of the rules. The keys of all conditions are computed with them, so that those of old
 records stay valid."""

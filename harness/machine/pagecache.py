@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+READINGS = 3
+WHOLE = 0.999  # of a file's pages: all but those that a busy machine drops at any time
 WINDOW_BYTES = 1 << 30  # the bytes of a file that `resident` maps at a time
 
 
@@ -49,13 +51,23 @@ def evict_method() -> str | None:
     return "fadvise" if hasattr(os, "posix_fadvise") else None
 
 
-def warm(paths: Sequence[Path]) -> None:
-    """Reads the files once, so that they are in the page cache as far as memory allows."""
+def warm(paths: Sequence[Path]) -> float | None:
+    """Reads the files into the page cache. Returns `resident`.
+
+    While Linux makes room, it may drop pages that were read just before. The files are therefore read again, at most
+    READINGS times, until WHOLE of their pages are there.
+    """
     buffer = bytearray(1 << 22)
-    for path in paths:
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(buffer):
-                pass
+    share = None
+    for _ in range(READINGS):
+        for path in paths:
+            with path.open("rb", buffering=0) as file:
+                while file.readinto(buffer):
+                    pass
+        share = resident(paths)
+        if share is None or share >= WHOLE:
+            break
+    return share
 
 
 def resident(paths: Sequence[Path]) -> float | None:

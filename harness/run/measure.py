@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
-from harness.condition import Timing
+from harness.condition import FEWEST_FETCHES, Timing
 
 CACHE_LINE = 64  # bytes
-FETCHES = 5  # in a window, at least
 WARM_SHARE = 0.2  # of the first epoch, which the warm-up of the regime "first" delivers at most
 MOST_EDGES = 64  # of a Trace
 
@@ -68,7 +67,7 @@ def measure(
     The window begins and ends when the first batch of a fetch arrives (its edges). A loader that fetches many batches
     at once delivers them in bursts. With edges elsewhere, the window could count a burst that was read before the
     window began, or include the time of a burst that it does not count. The window ends at the first edge after
-    `timing.measure_s` at which it holds FETCHES fetches.
+    `timing.measure_s` at which it holds FEWEST_FETCHES fetches. Between two edges each worker process delivers one.
 
     The very first batch is not an edge, because it may arrive before the rest of its fetch has been read. Both edges
     belong to fetches of full length: the last fetch of an epoch may be short, and a window that began with it would
@@ -126,13 +125,13 @@ def measure(
                     warmed_epochs, first_probe, begin = total / epoch_rows, probe(), clock()
             else:
                 rows += n
-                fetches += is_edge
+                fetches += is_edge * period // loader.fetch_rows
                 elapsed = now - begin
                 waiting += now - requested
                 progress("window", rows, elapsed)
                 if is_edge:
                     edges.append([elapsed, rows])
-                if is_edge and (is_last or (elapsed >= timing.measure_s and fetches >= FETCHES)):
+                if is_edge and (is_last or (elapsed >= timing.measure_s and fetches >= FEWEST_FETCHES)):
                     return Trace(
                         rows=rows,
                         seconds=elapsed,

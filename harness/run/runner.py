@@ -7,6 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import psutil
+
 import loaders
 from harness.condition import Condition, Timing
 from harness.data.damage import first_damage
@@ -131,19 +133,25 @@ def measure_one(
     files = store_files(dataset, condition.loader)
     before = stamps(files)
     row["provenance"] |= of_store(files)
+    size = sum(file.stat().st_size for file in set(files))
+    if condition.cache == "warm" and size > (free := psutil.virtual_memory().available):
+        reason = f"its store of {size / 1e9:,.1f} GB is larger than the {free / 1e9:,.1f} GB of memory that are free"
+        return Measurement(**row, status="skipped", reason=reason)
     if condition.cache == "warm":
         display.phase("read into memory")
-        pagecache.warm(files)
+        resident = pagecache.warm(files)
     else:
         display.phase("evict")
         method = row["provenance"]["evict_method"] = pagecache.evict(files)
         if method is None:
             return Measurement(**row, status="skipped", reason="the page cache cannot be emptied on this system")
-    row["resident_before"] = pagecache.resident(files)
-    resident = row["resident_before"]
+        resident = pagecache.resident(files)
+    row["resident_before"] = resident
     if condition.cache == "warm" and resident is not None and resident < WARM_AT_LEAST:
-        size = row["provenance"]["store_bytes"]
-        reason = f"only {resident:.0%} of its store of {size / 1e9:,.1f} GB stayed in memory, which is too small for it"
+        reason = (
+            f"only {resident:.0%} of its store of {size / 1e9:,.1f} GB stayed in memory, though it was read "
+            f"{pagecache.READINGS} times: other processes use the memory, or there is too little of it"
+        )
         return Measurement(**row, status="skipped", reason=reason)
     if condition.cache != "warm" and (resident or 0) > COLD_AT_MOST:
         in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS

@@ -4,6 +4,7 @@ The files of control groups version 2 are checked by name in an ordinary folder.
 """
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from harness.machine import blockdevice, cgroup, pagecache
 from harness.records.measurement import Measurement
 from harness.run import limits, runner
 from tests import toys
+from tests.conftest import program, until
 
 TIMING = Timing(warmup_s=0.2, measure_s=1.5, timeout_s=60, order_s=0.1)
 NO_MEMORY_GROUP = "this user cannot create a control group"
@@ -116,6 +118,24 @@ def test_the_read_ahead_is_set_for_a_disk_and_restored(
         assert (limited.group, file.read_text().strip()) == (None, "128")
     assert limited.facts == {"disk": "nvme", "read_ahead_bytes": 131_072}
     assert file.read_text() == before
+
+
+@pytest.mark.parametrize("kill", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_killed_leaves_the_read_ahead_as_it_was(large: Dataset, kill: signal.Signals) -> None:
+    if reason := limits.unavailable("nvme", large.paths):
+        pytest.skip(reason)
+    device = blockdevice.of(large.paths[0])
+    file = blockdevice.DEVICES / device / "queue" / "read_ahead_kb"
+    before = file.read_text()
+    code = (
+        "import sys, time; from harness.machine import blockdevice\n"
+        "with blockdevice.read_ahead(sys.argv[1], 64 << 10): print('set', flush=True); time.sleep(60)"
+    )
+    with program(code, device) as run:
+        assert run.stdout.readline() == "set\n"
+        assert file.read_text().strip() == "64"
+        run.send_signal(kill)
+        until(lambda: file.read_text() == before)
 
 
 def test_the_disk_of_a_condition_slows_the_loader(measure: Callable[..., Measurement], large: Dataset) -> None:

@@ -117,6 +117,13 @@ def test_a_window_is_lengthened_until_it_holds_five_whole_fetches() -> None:
     assert (trace.rows, trace.seconds) == (5 * 16 * 64, 5 * 300)
 
 
+def test_the_fetches_of_worker_processes_count_singly() -> None:
+    """Two workers with fetches of 8 batches: three rounds of both hold six fetches."""
+    clock = Clock(([300.0] + [0.0] * 15) * 50, 8)
+    trace = measure(clock, TIMING, clock, epoch_rows=64 * 800, period_rows=16 * 64)
+    assert (trace.rows, trace.seconds) == (3 * 16 * 64, 3 * 300)
+
+
 @given(st.floats(0.01, 1), st.integers(10, 5_000))
 def test_a_warm_window_begins_after_a_whole_epoch(pause: float, batches: int) -> None:
     """Unless that takes longer than `epoch_s`; then it begins at the next batch."""

@@ -24,6 +24,20 @@ def test_a_warm_file_is_resident_until_it_is_evicted(file: Path) -> None:
     assert pagecache.resident([file]) == 0
 
 
+def test_what_is_dropped_while_it_is_read_is_read_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = pagecache.resident
+    shares = [0.97]
+
+    def dropped_once(paths: list[Path]) -> float | None:
+        if shares:
+            pagecache.drop(paths)
+            return shares.pop()
+        return whole(paths)
+
+    monkeypatch.setattr(pagecache, "resident", dropped_once)
+    assert pagecache.warm([file]) == 1
+
+
 def test_a_user_without_root_rights_evicts_with_fadvise(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
     pagecache.warm([file])

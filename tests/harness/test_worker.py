@@ -21,7 +21,7 @@ from harness.records.base import decode, encode
 from harness.records.measurement import Measurement
 from harness.run import runner
 from tests import tiny, toys
-from tests.conftest import program
+from tests.conftest import program, until
 
 TIMING = Timing(warmup_s=0.05, measure_s=0.2, timeout_s=30, order_s=0.1)
 
@@ -234,13 +234,6 @@ def workers_below(parent: psutil.Process) -> list[psutil.Process]:
             if "harness.run.worker" in process.cmdline():
                 workers.append(process)
     return workers
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not become true in time"
-        time.sleep(0.05)
 
 
 def test_each_row_is_appended_before_the_next_measurement_begins(
