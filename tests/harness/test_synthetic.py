@@ -74,11 +74,22 @@ def test_the_length_of_chunks_changes_nothing_but_the_chunks(generated: Dataset,
         assert one.var.equals(other.var)
 
 
+def test_the_width_of_indices_changes_nothing_else(generated: Dataset, tmp_path: Path) -> None:
+    cells.generate(tmp_path / "wide", n_cells=N, seed=0, index_bytes=8)
+    for path in generated.paths:
+        with h5py.File(path) as one, h5py.File(tmp_path / "wide" / path.name) as other:
+            assert (one["X/indices"].dtype, other["X/indices"].dtype) == (np.int32, np.int64)
+            assert other["X/indices"].chunks == one["X/indices"].chunks
+            for name in ("data", "indices", "indptr"):
+                assert np.array_equal(one["X"][name], other["X"][name])
+
+
 def test_the_chunks_of_tahoe_are_those_that_h5py_would_choose() -> None:
     entries = catalogue.entries()
     mini, chunks = entries["tahoe-mini"], entries["tahoe-chunks"]
     assert chunks["synthetic"] == mini["synthetic"] | {"chunk_values": chunk_like_anndata(12_592_995_937)}
     assert {**chunks, "about": "", "synthetic": {}} == {**mini, "about": "", "synthetic": {}}
+    assert entries["tahoe-int64"]["synthetic"] == chunks["synthetic"] | {"index_bytes": 8}
 
 
 def test_a_folder_is_generated_again_if_other_chunks_are_asked_for(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ RESPONDING_GENES = 200  # the number of genes that respond to one drug, mechanis
 DRUGS_PER_PLATE_EFFECT = 4
 SLAB = 1_024  # the number of cells that one task samples
 CELL_BYTES = 3_900  # size of a cell on disk, with its labels
+INDEX_BYTES = 4
 
 
 def generate(
@@ -47,12 +48,14 @@ def generate(
     seed: int,
     transcripts: int = TRANSCRIPTS,
     chunk_values: int | None = None,
+    index_bytes: int = INDEX_BYTES,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Writes plate1.h5ad to plate14.h5ad to `folder`, unless it already holds them with these parameters.
 
     transcripts: their mean number per cell. chunk_values: the number of counts in a chunk; None: as many as anndata
-    would choose for a file of this size. The cells do not depend on it. progress(number of cells done, n_cells) is
+    would choose for a file of this size. index_bytes: of a gene's number in the array `indices`, 4 or 8. The cells do
+    not depend on these two. progress(number of cells done, n_cells) is
     called repeatedly. The folder appears only when it is complete. An interrupted run leaves its finished plates in
     FOLDER.partial, and the next run reuses them. Raises UserError if the disk has too little space.
     """
@@ -61,6 +64,8 @@ def generate(
         recipe["transcripts"] = transcripts
     if chunk_values is not None:
         recipe["chunk_values"] = chunk_values
+    if index_bytes != INDEX_BYTES:
+        recipe["index_bytes"] = index_bytes
     if _recipe_of(folder) == recipe:
         return
     partial = folder.with_name(folder.name + ".partial")
@@ -84,7 +89,7 @@ def generate(
             path = partial / f"plate{plate + 1}.h5ad"
             if not path.exists():
                 part = path.with_suffix(".part")
-                for cells in _write_plate(part, design, plate, chunk_values, pool):
+                for cells in _write_plate(part, design, plate, chunk_values, index_bytes, pool):
                     if progress:
                         progress(done + cells, n_cells)
                 part.rename(path)
@@ -170,7 +175,7 @@ class Design:
 
 
 def _write_plate(
-    path: Path, design: Design, plate: int, chunk_values: int | None, pool: ThreadPoolExecutor
+    path: Path, design: Design, plate: int, chunk_values: int | None, index_bytes: int, pool: ThreadPoolExecutor
 ) -> Iterator[int]:
     """Writes the h5ad file of one plate; yields the number of cells sampled so far."""
     from anndata.io import write_elem
@@ -183,7 +188,7 @@ def _write_plate(
         x.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": (n, GENES)})
         chunk = chunk_values or chunk_like_anndata(n * 1_400)
         data, indices = (
-            ChunkWriter(x, name, dtype, chunk, pool) for name, dtype in (("data", "f4"), ("indices", "i4"))
+            ChunkWriter(x, name, dtype, chunk, pool) for name, dtype in (("data", "f4"), ("indices", f"i{index_bytes}"))
         )
         indptr = np.zeros(n + 1, np.int64)
         for start, (counts, genes, lengths) in zip(
