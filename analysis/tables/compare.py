@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import loaders
-from analysis.tables import doubts
 from analysis.tables.summary import interval, of_one_code
-from harness.condition import Condition
+from harness.condition import FEWEST_FETCHES, Condition
 from harness.records.measurement import Measurement
 
 Measured = Mapping[Condition, Mapping[int, Measurement]]
@@ -88,7 +87,7 @@ def few(measured: Measured, condition: Condition) -> bool:
 
     One is enough: to leave out single repeats would leave out the slow ones.
     """
-    return any(m.fetches < doubts.FEWEST_FETCHES for m in measured[condition].values())
+    return any(m.fetches < FEWEST_FETCHES for m in measured[condition].values())
 
 
 def without_few(measured: Measured) -> dict[Condition, Mapping[int, Measurement]]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from harness.condition import FEWEST_FETCHES
 from harness.records.measurement import Measurement
 
-FEWEST_FETCHES = 5
 DRIFT = 0.2  # relative change from the first to the second half of the window
 SPREAD = 0.1  # range of the repeats relative to their median
 

@@ -13,12 +13,13 @@ import pandas as pd
 
 import loaders
 from analysis.diversity import mixing
-from analysis.tables import command, compare, doubts, summary, text
+from analysis.tables import command, compare, summary, text
 from analysis.tables.compare import Measured
-from harness.condition import Condition
+from harness.condition import FEWEST_FETCHES, Condition
 from harness.data import catalogue
+from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.grids import grid_of
+from harness.grids import CSR_BYTES, Grid, grid_of
 from harness.records import ceiling, conversion, jsonl
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
@@ -30,6 +31,9 @@ WITHIN = 0.05
 BUFFER_BYTES = 256_000_000
 """The largest buffer: about 22,000 cells of Tahoe-100M. It admits the 16,384 rows that the authors of scDataset and of
 annbatch advise, and no loader may buy its diversity with a buffer several times as large."""
+NEAR = 0.9
+"""Of a grid with `contenders`: the settings that are measured in all repeats are at least so many times as fast as the
+fastest admitted setting of their loader in the first repeat."""
 FLOOR = 0.01
 """Bits short of random that the recorded orders do not tell from 0: the front takes them for 0."""
 GROUPS = {
@@ -55,15 +59,13 @@ def settings(frame: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
     worst = mixing.worst(mixed).rename(columns={"label": "worst"})
     rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna()]
     rows = rows.merge(worst[["condition", "short_bits", "error_bits", "worst"]], on="condition")
-    rows["buffer_bytes"] = rows["buffer_rows"] * rows["values_per_cell"] * summary.CSR_BYTES
+    rows["buffer_bytes"] = rows["buffer_rows"] * rows["values_per_cell"] * CSR_BYTES
     rows["group"] = rows["loader"].map(group)
     rows["front"] = False
     for _, of_loader in rows.groupby("loader"):
         rows.loc[of_loader.index, "front"] = pareto(of_loader["short_bits"].clip(lower=FLOOR), of_loader["cells_per_s"])
     rows["admitted"] = (
-        (rows["short_bits"] <= WITHIN)
-        & (rows["buffer_bytes"] <= BUFFER_BYTES)
-        & (rows["fetches"] >= doubts.FEWEST_FETCHES)
+        (rows["short_bits"] <= WITHIN) & (rows["buffer_bytes"] <= BUFFER_BYTES) & (rows["fetches"] >= FEWEST_FETCHES)
     )
     return rows
 
@@ -82,9 +84,24 @@ def pareto(cost: pd.Series, gain: pd.Series) -> list[bool]:
 
 
 def best(rows: pd.DataFrame) -> pd.DataFrame:
-    """The fastest admitted row of each loader, the fastest loader first. rows: as `settings` returns them."""
-    admitted = rows[rows["admitted"]].sort_values("cells_per_s", ascending=False)
-    return admitted.drop_duplicates("loader")
+    """The fastest admitted row of each loader, the fastest loader first, of those with the most repeats.
+
+    rows: as `settings` returns them.
+    """
+    admitted = rows[rows["admitted"]]
+    repeated = admitted[admitted["repeats"] == admitted.groupby("loader")["repeats"].transform("max")]
+    return repeated.sort_values("cells_per_s", ascending=False).drop_duplicates("loader")
+
+
+def contenders(grid: Grid, dataset: Dataset, folder: Path) -> set[Condition]:
+    """The conditions that may be the best of their loader by the records in a machine's folder, see NEAR."""
+    read = _read(grid, dataset, folder)
+    rows = settings(*read[:2]) if read else pd.DataFrame()
+    if rows.empty:
+        return set()
+    admitted = rows[rows["admitted"]]
+    fastest = admitted.groupby("loader")["cells_per_s"].transform("max")
+    return set(admitted["condition"][admitted["cells_per_s"] >= NEAR * fastest])
 
 
 def markdown(frame: pd.DataFrame, mixed: pd.DataFrame, measurements: Mapping[Condition, Sequence[Measurement]]) -> str:
@@ -109,7 +126,9 @@ def markdown(frame: pd.DataFrame, mixed: pd.DataFrame, measurements: Mapping[Con
                 compare.markdown(headline(rows, measured, spread)).rstrip(),
                 *_notes(rows, of_output),
             ]
-    return "\n\n".join([*rendered, *_chance(frame)]) + "\n"
+    chance = frame.attrs.get("chance")
+    rendered.append(text.chance(chance) if chance else "There is no A/A pair, so small differences may be chance.")
+    return "\n\n".join(rendered) + "\n"
 
 
 def _table(rows: pd.DataFrame) -> str:
@@ -177,22 +196,20 @@ def _named(row: object) -> str:
 def _notes(rows: pd.DataFrame, measured: pd.DataFrame) -> list[str]:
     notes = [
         f"Admitted are settings at most {WITHIN:g} bits short of random for every label, with a buffer of at most "
-        f"{BUFFER_BYTES / 1e6:.0f} MB as CSR, and with at least {doubts.FEWEST_FETCHES} fetches in the window."
+        f"{BUFFER_BYTES / 1e6:.0f} MB as CSR, and with at least {FEWEST_FETCHES} fetches in the window."
     ]
-    few = rows[rows["fetches"] < doubts.FEWEST_FETCHES]
+    if (once := (rows["repeats"] == 1).sum()) not in (0, len(rows)):
+        notes.append(
+            f"Of {len(rows)} settings {once} were tried once; those at least {NEAR:g} times as fast as the fastest "
+            "admitted one of their loader were measured in all repeats, and the best is one of these."
+        )
+    few = rows[rows["fetches"] < FEWEST_FETCHES]
     if names := ", ".join(f"`{row.loader}` {compare.setting(row.condition)}" for row in few.itertuples()):
         notes.append(f"Left out, with fewer fetches: {names}.")
     if unknown := sorted(set(measured["loader"]) - set(rows["loader"])):
         names = ", ".join(f"`{name}`" for name in unknown)
         notes.append(f"Without a successful measurement in random order, or without a recorded order: {names}.")
     return notes
-
-
-def _chance(frame: pd.DataFrame) -> list[str]:
-    chance = frame.attrs.get("chance")
-    if not chance:
-        return ["There is no A/A pair, so small differences may be chance."]
-    return [f"A/A, the same condition twice in a repeat: {min(chance):.2f} to {max(chance):.2f} times."]
 
 
 def table(folder: Path, spec: str) -> str:
@@ -202,16 +219,25 @@ def table(folder: Path, spec: str) -> str:
     """
     dataset = catalogue.load(spec)
     grid = grid_of(GRID, dataset)
-    measurements = jsonl.read(folder / f"{GRID}.jsonl")
+    read = _read(grid, dataset, folder)
+    if read is None:
+        raise UserError(f"{folder} holds no measurement of {GRID} on {dataset.name}.")
+    if read[1].empty:
+        raise UserError(f"{dataset.name} has no labels, or {folder} no recorded order: diversity cannot be judged.")
+    return markdown(*read)
+
+
+def _read(
+    grid: Grid, dataset: Dataset, folder: Path
+) -> tuple[pd.DataFrame, pd.DataFrame, dict[Condition, list[Measurement]]] | None:
+    """The table of a grid, the diversity of its conditions, and its measurements; None if there is no measurement."""
+    measurements = jsonl.read(folder / f"{grid.name}.jsonl")
     rows = summary.rows_of(grid, dataset, measurements)
     if not any(rows.values()):
-        raise UserError(f"{folder} holds no measurement of {GRID} on {dataset.name}.")
+        return None
     conversions = jsonl.read(folder / conversion.FILE, Conversion)
     frame = summary.table(grid, dataset, measurements, conversions, ceiling.read(folder), folder)
-    mixed = mixing.table(frame, dataset, folder)
-    if mixed.empty:
-        raise UserError(f"{dataset.name} has no labels, or {folder} no recorded order: diversity cannot be judged.")
-    return markdown(frame, mixed, rows)
+    return frame, mixing.table(frame, dataset, folder), rows
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from analysis.diversity import entropy
 from analysis.tables import doubts
 from harness.condition import Condition
 from harness.data.dataset import Dataset
-from harness.grids import Grid
+from harness.grids import CSR_BYTES, Grid
 from harness.records import orders
 from harness.records.base import Record
 from harness.records.ceiling import Ceiling, ceiling_of, roof
@@ -21,7 +21,6 @@ from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
 from loaders.protocol import UNCONVERTED
 
-CSR_BYTES = 8  # for each stored count: a float32 value and an int32 column index
 LEAST_FOR_BOOTSTRAP = 6  # repeats
 BASELINE = "annloader"  # the papers compare with its random order
 
@@ -33,11 +32,11 @@ def rows_of(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -
     there are no others. If a repeat was measured several times, the last measurement is used. The second measurements
     of A/A pairs are left out.
     """
-    matching = of_one_code(_matching(grid, dataset, measurements))
-    return {
-        condition: list({m.repeat: m for m in matching if m.condition == condition and not m.again}.values())
-        for condition in grid.conditions
-    }
+    by_repeat: dict[Condition, dict[int, Measurement]] = {condition: {} for condition in grid.conditions}
+    for m in of_one_code(_matching(grid, dataset, measurements)):
+        if not m.again:
+            by_repeat[m.condition][m.repeat] = m
+    return {condition: list(rows.values()) for condition, rows in by_repeat.items()}
 
 
 def chance(grid: Grid, dataset: Dataset, measurements: Sequence[Measurement]) -> list[float]:
@@ -99,10 +98,10 @@ def table(
     read_per_delivered: bytes read from the disk for each byte of the cells' counts as CSR, for either output.
     start_s: seconds from opening to the first minibatch, without imports. counts_per_s: stored values per second.
     buffer_rows: the cells of a fetch, of all workers and processes. net_bytes: see `net_bytes`.
-    waiting_share: share of the window in which the consumer
-    waited for minibatches. ceiling_cells_per_s: the lowest of the ceilings of disk, decoding and copying; binds: its
-    name; share_of_ceiling: throughput over ceiling, median over repeats. convert_s: seconds of the store's conversion.
-    pays_after_epochs: see `pays_after`. times_warm: see `against_warm`.
+    waiting_share: share of the window in which the consumer waited for minibatches. ceiling_cells_per_s: the lowest of
+    the ceilings of disk, decoding and copying; binds: its name; share_of_ceiling: throughput over ceiling, median over
+    repeats. convert_s: seconds of the store's conversion. pays_after_epochs: see `pays_after`. times_warm: see
+    `against_warm`.
     """
     label = dataset.label_names[0] if dataset.label_names else None
     codes = dataset.labels(label) if label else None
@@ -209,11 +208,8 @@ def _row(
         "fetch_factor": knobs.get("fetch_factor", np.nan),
         "other": " ".join(
             [f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")]
-            + [
-                f"{name}={getattr(condition, name)}"
-                for name in ("workers", "processes")
-                if getattr(condition, name) > {"workers": 0, "processes": 1}[name]
-            ]
+            + ([f"workers={condition.workers}"] if condition.workers else [])
+            + ([f"processes={condition.processes}"] if condition.processes > 1 else [])
         ),
         "batch_size": condition.batch_size,
         "buffer_rows": _median(m.rows / m.fetches for m in ok) * max(1, condition.workers) * condition.processes,

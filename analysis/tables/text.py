@@ -1,12 +1,12 @@
 """The table of a grid as text for a terminal, as markdown, and as CSV, which can be read back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from analysis.tables import doubts
+from harness.condition import FEWEST_FETCHES
 
 REGIMES = {
     "first": "`first` (from an empty page cache, within the first epoch)",
@@ -49,7 +49,7 @@ def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str
         sign
         for sign, holds in (
             ("†", row["marks"]),
-            ("*", row["fetches"] < doubts.FEWEST_FETCHES),
+            ("*", row["fetches"] < FEWEST_FETCHES),
             ("§", row["cool"]),
             ("‡", row["dirty"]),
         )
@@ -93,17 +93,22 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
     notes = []
     for row in frame.to_dict("records"):
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"]]
-    if (frame["fetches"] < doubts.FEWEST_FETCHES).any():
-        notes.append(f"* fewer than {doubts.FEWEST_FETCHES} fetches in the window: chance decides much of it.")
+    if (frame["fetches"] < FEWEST_FETCHES).any():
+        notes.append(f"* fewer than {FEWEST_FETCHES} fetches in the window: chance decides much of it.")
     if frame["cool"].any():
         notes.append("§ the warm-up was less than an epoch, which would have taken too long.")
     if frame["dirty"].any():
         notes.append("‡ made with uncommitted code.")
     if ratios := frame.attrs.get("chance"):
-        notes.append(f"A/A, the same condition twice in a repeat: {min(ratios):.2f} to {max(ratios):.2f} times.")
+        notes.append(chance(ratios))
     for row in frame[frame["status"] != "ok"].to_dict("records"):
         notes.append(f"{row['condition']}: {row['status']}, {row['reason']}.")
     return list(dict.fromkeys(notes))
+
+
+def chance(ratios: Sequence[float]) -> str:
+    """The ratios within A/A pairs (`summary.chance`) as a sentence."""
+    return f"A/A, the same condition twice in a repeat: {min(ratios):.2f} to {max(ratios):.2f} times."
 
 
 def parts(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

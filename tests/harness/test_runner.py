@@ -5,9 +5,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+from rich.console import Console
 
 import loaders
+from analysis.tables import frontier
+from harness.commands import bench
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
 from harness.grids import Grid
@@ -102,7 +106,17 @@ def test_the_page_cache_is_as_the_regime_says(tiny_set: Dataset, tmp_path: Path,
 def test_a_store_larger_than_memory_cannot_be_warm(
     tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pagecache, "warm", pagecache.drop)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: toys.SimpleNamespace(available=1_000, total=2_000))
+    workers = Workers(OK)
+    m = one(tiny_set, tmp_path, workers, toy(cache="warm"))
+    assert (m.status, workers.jobs) == ("skipped", [])
+    assert "is larger than the 0.0 GB of memory that are free" in m.reason
+
+
+def test_a_store_that_does_not_stay_in_memory_cannot_be_warm(
+    tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pagecache, "warm", lambda files: pagecache.drop(files) or pagecache.resident(files))
     workers = Workers(OK)
     m = one(tiny_set, tmp_path, workers, toy(cache="warm"))
     assert (m.status, workers.jobs) == ("skipped", [])
@@ -205,3 +219,21 @@ def test_all_processes_of_a_condition_share_one_limit(
     assert workers.groups == [group, group]
     assert group.limit_bytes == 10**9
     assert m.provenance["limits"] == {"memory_bytes": 10**9, "kind": "cgroup v2"}
+
+
+def test_a_grid_of_contenders_tries_all_settings_once_and_repeats_the_contenders(
+    tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conditions = [toy(seed=seed) for seed in range(4)]
+    grid = replace(grid_of(*conditions), contenders=True)
+    monkeypatch.setattr(frontier, "contenders", lambda *_: {conditions[2]})
+    monkeypatch.setattr(runner.run, "__defaults__", (Workers(OK),))
+    options = toys.SimpleNamespace(repeat=3, retry=False, loaders=None)
+    bench.measure(grid, tiny_set, tmp_path, options, Console(quiet=True))
+    rows = jsonl.read(tmp_path / f"{grid.name}.jsonl")
+    assert {(m.condition, m.repeat) for m in rows} == {
+        *((condition, 0) for condition in conditions),
+        *((conditions[i], repeat) for i in (0, 2) for repeat in (1, 2)),
+    }
+    assert [m.repeat for m in rows] == sorted(m.repeat for m in rows)
+    assert [(m.condition, m.repeat) for m in rows if m.again] == [(conditions[0], repeat) for repeat in range(3)]
