@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.tables import command, compare, doubts
+from analysis.tables import command, compare, text
 from analysis.tables.summary import chance_of, measured_on
-from harness.condition import Condition
+from harness.condition import FEWEST_FETCHES, Condition
 from harness.errors import unknown
 from harness.records import jsonl
 from harness.records.measurement import Measurement
@@ -35,32 +35,29 @@ def blocks(loader: str, block: int, fetch: int, **fields: object) -> Setting:
 
 def geometry() -> Iterator[Comparison]:
     """Ours against scDataset and AnnLoader, on files with small or with large chunks."""
-    for output, settings in (
-        ("csr", [(block, fetch) for block in (1, 16, 64, 256) for fetch in (64, 256)]),
-        ("dense", [(16, 64)]),
-    ):
+    for output, settings in (("csr", [(16, 64), (64, 64), (256, 64), (64, 256)]), ("dense", [(16, 64)])):
         for setting in settings:
             yield output, blocks("native", *setting, output=output), blocks("scdataset", *setting, output=output)
-    for setting in ((16, 64), (256, 256)):
+    for setting in ((16, 64), (256, 64)):
         yield "csr", blocks("native", *setting, output="csr"), {"loader": "annloader", "output": "csr"}
+    yield "csr", blocks("native", 64, 256, output="csr"), {"loader": "cellstream"}
 
 
 def regimes() -> Iterator[Comparison]:
     """Each loader from an empty cache and with bounded memory against itself in memory; then ours against others."""
     loaders = [blocks(loader, block, 64) for loader in ("native", "scdataset") for block in (16, 256)]
-    loaders += [blocks(loader, 16, 64) for ours in OVER_STORES for loader in (ours, SCDATASET[ours])]
     loaders += [blocks("native_zarr_shuffled", 512, 256)]
-    plain = ("annloader", "annbatch", "cellstream", "mapped", "memmap", "huggingface", "bionemo")
+    plain = ("annloader", "annbatch", "cellstream", "mapped")
     for setting in [*loaders, *({"loader": loader} for loader in plain)]:
         for cache in ("first", "bounded"):
             yield f"{cache} / warm", setting | {"cache": cache}, setting | {"cache": "warm"}
     for cache in ("warm", "first", "bounded"):
-        for ours, theirs in SCDATASET.items():
-            for block in (16, 256) if ours == "native" else (16,):
-                yield cache, blocks(ours, block, 64, cache=cache), blocks(theirs, block, 64, cache=cache)
+        for ours, blocks_of in (("native", (16, 256)), ("native_arrow", (16,))):
+            for block in blocks_of:
+                yield cache, blocks(ours, block, 64, cache=cache), blocks(SCDATASET[ours], block, 64, cache=cache)
             yield cache, blocks(ours, 16, 64, cache=cache), {"loader": OWN_ACCESS[ours], "cache": cache}
         yield cache, blocks("native_zarr_shuffled", 512, 256, cache=cache), {"loader": "annbatch", "cache": cache}
-        for theirs in ("mapped", "memmap", "annbatch", "cellstream"):
+        for theirs in ("mapped", "annbatch", "cellstream"):
             yield cache, blocks("native", 16, 64, cache=cache), {"loader": theirs, "cache": cache}
 
 
@@ -69,19 +66,41 @@ def disks() -> Iterator[Comparison]:
 
     The ratios of scDataset to the libraries are those that its papers print.
     """
-    for disk in ("hdd", "gp3", "nvme"):
+    for disk, settings in (
+        ("hdd", [(1, 1), (64, 1), (64, 64), (16, 256), (1024, 1024)]),
+        ("gp3", [(1, 1), (64, 1), (1, 64), (64, 64), (16, 64), (16, 256), (1024, 1024)]),
+        ("nvme", [(1, 1), (1, 64), (64, 64), (16, 64)]),
+    ):
         of_disk = {"disk": disk, "batch_size": 64}
-        settings = [(1, 1), (64, 1), (64, 64), (16, 64), (16, 256), (1024, 1024)]
-        settings += [(1, 64)] if disk != "hdd" else []
-        over_stores = ((64, 64), (1024, 1024))
-        for ours, theirs in SCDATASET.items():
-            for setting in settings if ours == "native" else over_stores:
-                yield disk, blocks(ours, *setting, **of_disk), blocks(theirs, *setting, **of_disk)
-        for ours, theirs in SCDATASET.items():
-            for loader in (theirs, ours):
-                for setting in settings if ours == "native" else over_stores:
-                    yield disk, blocks(loader, *setting, **of_disk), {"loader": OWN_ACCESS[ours], **of_disk}
+        yield from _over("native", settings, of_disk)
+        if disk != "nvme":
+            yield from _over("native_arrow", ((64, 64), (1024, 1024)), of_disk)
         yield disk, blocks("native_zarr_shuffled", 512, 256, **of_disk), {"loader": "annbatch", **of_disk}
+        for theirs in ("annbatch", "cellstream"):
+            yield disk, blocks("native", 64, 64, **of_disk), {"loader": theirs, **of_disk}
+
+
+def scdl() -> Iterator[Comparison]:
+    """The same over BioNeMo's store; and BioNeMo in memory against itself from an empty page cache."""
+    for disk in ("hdd", "gp3"):
+        yield from _over("native_bionemo", ((64, 64), (1024, 1024)), {"disk": disk})
+    for cache in ("warm", "first"):
+        yield from _over("native_bionemo", ((16, 64),), {"cache": cache})
+    yield "first / warm", {"loader": "bionemo", "cache": "first"}, {"loader": "bionemo", "cache": "warm"}
+
+
+def _over(ours: str, settings: Sequence[tuple[int, int]], under: Setting) -> Iterator[Comparison]:
+    """Ours and scDataset over the same store: against each other, then each against the store's own random access.
+
+    settings: (block size, fetch factor) of both. under: the disk or the regime, which is held equal.
+    """
+    where = str(next(iter(under.values())))
+    theirs, own = SCDATASET[ours], {"loader": OWN_ACCESS[ours], **under}
+    for setting in settings:
+        yield where, blocks(ours, *setting, **under), blocks(theirs, *setting, **under)
+    for loader in (theirs, ours):
+        for setting in settings:
+            yield where, blocks(loader, *setting, **under), own
 
 
 def other_stores() -> Iterator[Comparison]:
@@ -93,7 +112,7 @@ def other_stores() -> Iterator[Comparison]:
                 yield "csr", blocks(ours, block, fetch), {"loader": OWN_ACCESS[ours]}
 
 
-COMPARED = {"geometry": geometry, "regimes": regimes, "disks": disks, "figure34-short": other_stores}
+COMPARED = {"geometry": geometry, "regimes": regimes, "disks": disks, "scdl": scdl, "figure34-short": other_stores}
 """The comparisons of each grid."""
 
 
@@ -139,10 +158,10 @@ def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
         ]
         rows.append((f"{where}: {' / '.join(names)}{equal}", value))
     notes = []
-    if any("\\*" in text for text, _ in rows):
-        notes.append(f"\\* fewer than {doubts.FEWEST_FETCHES} fetches in a window, so there is no ratio.")
+    if any("\\*" in compared for compared, _ in rows):
+        notes.append(f"\\* fewer than {FEWEST_FETCHES} fetches in a window, so there is no ratio.")
     if chance:
-        notes.append(f"A/A, the same condition twice in a repeat: {min(chance):.2f} to {max(chance):.2f} times.")
+        notes.append(text.chance(chance))
     return "\n".join([compare.markdown(rows, "–"), *(f"{note}\n" for note in notes)])
 
 

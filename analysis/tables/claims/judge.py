@@ -12,14 +12,13 @@ from analysis.diversity import entropy, expected
 from analysis.tables.claims.ledger import Claim
 from analysis.tables.ratios import fits, ratios
 from analysis.tables.summary import interval, measured_on, of_one_code
-from harness.condition import Condition
+from harness.condition import FEWEST_FETCHES, Condition
 from harness.data.synthetic.cells import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
 from harness.records import cost, jsonl, orders, training
 from harness.records.measurement import Measurement
 
 VERDICTS = ("reproduced", "differs", "not measured", "computed", "untestable here")
 LEAST_REPEATS = 3
-LEAST_FETCHES = 5
 DATASETS = ("tahoe", "cells-2e6", "tahoe-mini")
 """The data set that most of the documents measured, and its substitutes. Records of the first that has any are used."""
 NOT_COMPARED = {"dataset", "seed", "cores", "memory_fraction", "memory_limit_bytes", "knobs"}
@@ -108,10 +107,9 @@ def _ratio(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
 
 
 def _rows(measured: Iterable[Measurement], sides: Sequence[Mapping[str, Any]]) -> list[Measurement]:
-    """The rows that may judge: of one of the sides, of whole windows, of the newest code, the last of each repeat."""
-    rows = (m for m in measured if m.status == "ok" and m.fetches >= LEAST_FETCHES)
-    newest = _of_one_commit(m for m in rows if any(fits(m.condition, side) for side in sides))
-    return list({(m.condition.key, m.repeat): m for m in newest}.values())
+    """The rows that may judge: of one of the sides, of whole windows, of the newest code."""
+    rows = (m for m in measured if m.status == "ok" and m.fetches >= FEWEST_FETCHES)
+    return _of_one_commit(m for m in rows if any(fits(m.condition, side) for side in sides))
 
 
 def _score(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
@@ -176,8 +174,8 @@ def _entropy(claim: Claim, folder: Path, plates: Plates) -> Verdict:
     mean, error = entropy.mean_and_error(bits, group)
     fetches = len(bits) // group
     statistics = {"measured": mean, "error": error, "repeats": fetches, "law": law}
-    if fetches < LEAST_FETCHES:
-        why = f"{fetches} of {LEAST_FETCHES} whole fetches in the recorded order: {command}"
+    if fetches < FEWEST_FETCHES:
+        why = f"{fetches} of {FEWEST_FETCHES} whole fetches in the recorded order: {command}"
         return Verdict(verdict="not measured", because=why, **statistics)
     if error > claim.slack / 2:
         why = f"the recorded order is too short: its standard error is {error:.2f} bits: {command}"

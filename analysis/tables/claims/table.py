@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.tables.claims import ledger
-from analysis.tables.claims.judge import DATASETS, LEAST_FETCHES, LEAST_REPEATS, VERDICTS, Plates, judge
+from analysis.tables.claims.judge import DATASETS, LEAST_REPEATS, VERDICTS, Plates, judge
+from harness.condition import FEWEST_FETCHES
 from harness.data.dataset import Dataset
 
 LABEL = "plate"
@@ -18,9 +19,9 @@ RULES = f"""\
 one, above or below, or it is not. The value is the median over at least {LEAST_REPEATS} repeats, each a process of its
 own; in brackets is the range of fewer than six, or the 95 % bootstrap interval of six or more. A claim states loader,
 output, minibatch, workers, block size and fetch factor, the state of the page cache and the disk: rows under other
-conditions do not judge it. Rows with fewer than {LEAST_FETCHES} fetches in their window are not used, and all that are
+conditions do not judge it. Rows with fewer than {FEWEST_FETCHES} fetches in their window are not used, and all that are
 used are of one commit, the newest. An entropy is the mean over the minibatches of a recorded order of at least
-{LEAST_FETCHES} whole fetches, with its standard error (s.e.) in brackets; it is not judged if that is above half the
+{FEWEST_FETCHES} whole fetches, with its standard error (s.e.) in brackets; it is not judged if that is above half the
 tolerance. A macro-F1 is not judged if no order reaches what a constant prediction does. *Not measured* names the
 command that would measure it, or what is missing. *Computed* is the value of a formula, which stands in its own column
 and reproduces nothing. *Untestable here* says what a test would take. The data set is {DATASETS[0]}, or {DATASETS[1]}
