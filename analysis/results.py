@@ -17,26 +17,29 @@ from harness.records.measurement import RULES_EDITION
 
 PAGE = ROOT / "docs" / "results.md"
 METHOD = ROOT / "docs" / "method.md"
-LOSSES_OF = "reference-2core-xeon"
-"""The machine whose losses docs/method.md lists."""
+MACHINES = {"reference-2core": "2 cores of an AMD EPYC", "reference-2core-xeon": "2 cores of an Intel Xeon"}
+"""The machines whose records the documents show."""
 
 
 def write() -> list[Path]:
     """Writes docs/results.md and the section of docs/method.md, each atomically, and returns their paths."""
     results = ROOT / "results"
-    for page, text in ((PAGE, render(results)), (METHOD, with_losses(METHOD.read_text(), results / LOSSES_OF))):
+    for page, text in ((PAGE, render(results)), (METHOD, with_losses(METHOD.read_text(), results))):
         aside = page.with_suffix(".partial")
         aside.write_text(text)
         aside.rename(page)
     return [PAGE, METHOD]
 
 
-def with_losses(text: str, folder: Path) -> str:
-    """The text with the table of `losses` between its markers. folder: a machine's folder."""
+def with_losses(text: str, results: Path) -> str:
+    """The text with the tables of `losses` between its markers. results: as for `render`."""
     before, rest = text.split("<!-- losses -->")
     _, after = rest.split("<!-- /losses -->")
-    table = losses.markdown(losses.comparisons(folder))
-    return f"{before}<!-- losses -->\n\n{table}\n<!-- /losses -->{after}"
+    tables = []
+    for machine, about in MACHINES.items():
+        if compared := losses.comparisons(results / machine):
+            tables.append(f"On {about} (`results/{machine}`):\n\n{losses.markdown(compared)}")
+    return f"{before}<!-- losses -->\n\n{'\n'.join(tables)}\n<!-- /losses -->{after}"
 
 
 def render(results: Path) -> str:
@@ -45,6 +48,7 @@ def render(results: Path) -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True
     )
     environment.globals |= {
+        "machine": lambda grid: _newest(results, grid),
         "measured": lambda machine, grid, dataset: _measured(results / machine / f"{grid}.jsonl", dataset),
         "table": lambda machine, stem: (results / machine / "figures" / f"{stem}-table.md").read_text().rstrip(),
         "ratios": lambda machine, grid, dataset: _ratios(results / machine / f"{grid}.jsonl", dataset),
@@ -65,6 +69,16 @@ def _measured(records: Path, dataset: str) -> bool:
         m.status == "ok" and m.provenance.get("rules_edition") == RULES_EDITION
         for m in measured_on(dataset, jsonl.read(records))
     )
+
+
+def _newest(results: Path, grid: str) -> str | None:
+    """The machine with the newest measurement of a grid by this edition of the rules; None if there is none."""
+    newest = {}
+    for machine in MACHINES:
+        rows = jsonl.read(results / machine / f"{grid}.jsonl")
+        if rows and rows[-1].provenance.get("rules_edition") == RULES_EDITION:
+            newest[machine] = rows[-1].provenance["utc"]
+    return max(newest, key=newest.__getitem__, default=None)
 
 
 def _ratios(records: Path, dataset: str) -> str:
