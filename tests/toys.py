@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -92,6 +93,14 @@ class Leaking(Toy):
         for i, batch in enumerate(super().epoch(index)):
             kept += [np.ones(1_000_000)] if i >= 10 else []
             yield batch
+
+
+class Waiting(Toy):
+    """Starts a process that needs 400 MB, and waits for ever, whatever becomes of it."""
+
+    def act(self):
+        subprocess.run([sys.executable, "-c", "b'x' * 400_000_000"], check=False)
+        time.sleep(3600)
 
 
 class Mapping(Toy):

@@ -46,7 +46,6 @@ def geometry() -> Iterator[Comparison]:
 def regimes() -> Iterator[Comparison]:
     """Each loader from an empty cache and with bounded memory against itself in memory; then ours against others."""
     loaders = [blocks(loader, block, 64) for loader in ("native", "scdataset") for block in (16, 256)]
-    loaders += [blocks("native_zarr_shuffled", 512, 256)]
     plain = ("annloader", "annbatch", "cellstream", "mapped")
     for setting in [*loaders, *({"loader": loader} for loader in plain)]:
         for cache in ("first", "bounded"):
@@ -56,7 +55,6 @@ def regimes() -> Iterator[Comparison]:
             for block in blocks_of:
                 yield cache, blocks(ours, block, 64, cache=cache), blocks(SCDATASET[ours], block, 64, cache=cache)
             yield cache, blocks(ours, 16, 64, cache=cache), {"loader": OWN_ACCESS[ours], "cache": cache}
-        yield cache, blocks("native_zarr_shuffled", 512, 256, cache=cache), {"loader": "annbatch", "cache": cache}
         for theirs in ("mapped", "annbatch", "cellstream"):
             yield cache, blocks("native", 16, 64, cache=cache), {"loader": theirs, "cache": cache}
 
@@ -75,7 +73,6 @@ def disks() -> Iterator[Comparison]:
         yield from _over("native", settings, of_disk)
         if disk != "nvme":
             yield from _over("native_arrow", ((64, 64), (1024, 1024)), of_disk)
-        yield disk, blocks("native_zarr_shuffled", 512, 256, **of_disk), {"loader": "annbatch", **of_disk}
         for theirs in ("annbatch", "cellstream"):
             yield disk, blocks("native", 64, 64, **of_disk), {"loader": theirs, **of_disk}
 

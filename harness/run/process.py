@@ -18,6 +18,7 @@ from harness.machine.interpreter import interpreter
 from harness.run.job import Job, Outcome
 
 EXIT_S = 60.0  # for a worker to exit after it has closed its output
+WATCH_S = 1.0  # between two looks at whether the memory limit has killed a process
 
 Progress = Callable[[str, int, float], None]
 """Called with a worker's progress: (name of the phase, cells so far, seconds so far)."""
@@ -69,7 +70,7 @@ def spawn(
         try:
             with suppress(BrokenPipeError):  # the exit code of a dead worker gives the reason
                 _send(worker, job.to_json(), last=not job.waits)
-            for line in lines_until(worker.stdout, deadline):
+            for line in lines_until(worker.stdout, deadline, group.has_killed if group else None):
                 message = parse(line)
                 if message is None:
                     trouble = f"the worker wrote something else than its protocol: {line[:80]!r}"
@@ -93,6 +94,8 @@ def spawn(
         except TimeoutError:
             trouble = f"no {'order' if outcome else 'result'} after {timeout_s:g} s"
             outcome = outcome or Outcome(status="timeout")
+        except ChildProcessError:
+            trouble = "a process that the worker had started was killed"
         finally:
             status = worker.poll()
             _kill_group(worker)
@@ -124,17 +127,24 @@ def parse(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) and known & set(message) else None
 
 
-def lines_until(pipe: Any, deadline: float | None) -> Iterator[bytes]:
+def lines_until(pipe: Any, deadline: float | None, has_killed: Callable[[], bool] | None = None) -> Iterator[bytes]:
     """Complete lines from a pipe as they arrive, until it is closed; TimeoutError if the deadline passes before.
 
-    deadline: a value of time.monotonic() (None: no deadline).
+    deadline: a value of time.monotonic() (None: no deadline). has_killed: whether a process that may still hold the
+    pipe was killed; asked every WATCH_S while nothing arrives. Raises ChildProcessError then, since a worker can wait
+    for ever for a process that it has started.
     """
     partial = b""
     while True:
-        remaining = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready, _, _ = select.select([pipe], [], [], remaining)
-        if not ready:
+        remaining = float("inf") if deadline is None else max(0.0, deadline - time.monotonic())
+        wait = min(remaining, WATCH_S) if has_killed else remaining
+        ready, _, _ = select.select([pipe], [], [], None if wait == float("inf") else wait)
+        if not ready and wait == remaining:
             raise TimeoutError
+        if not ready:
+            if has_killed():
+                raise ChildProcessError
+            continue
         piece = os.read(pipe.fileno(), 1 << 16)
         if not piece:
             return

@@ -168,13 +168,15 @@ def test_a_bounded_store_stays_out_of_memory(
     assert 0 < m.resident_after < 0.5
 
 
-def test_a_worker_killed_by_its_limit_says_so(
-    measure: Callable[..., Measurement], large: Dataset, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["Leaking", "Waiting"])
+def test_a_worker_that_exceeds_its_limit_says_so(
+    kind: str, measure: Callable[..., Measurement], large: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether Linux kills the worker itself or a process that the worker waits for."""
     if reason := limits.unavailable("bounded", large.paths):
         pytest.skip(reason)
     monkeypatch.setattr(limits, "STORE_OVER_LIMIT", 0)
-    m = measure("Leaking", large, cache="bounded", memory_limit_bytes=250_000_000)
+    m = measure(kind, large, cache="bounded", memory_limit_bytes=250_000_000)
     assert (m.status, m.reason, m.rows) == ("failed", "it needs more memory than its limit", None)
 
 
