@@ -51,8 +51,8 @@ def regimes() -> Iterator[Comparison]:
         for cache in ("first", "bounded"):
             yield f"{cache} / warm", setting | {"cache": cache}, setting | {"cache": "warm"}
     for cache in ("warm", "first", "bounded"):
-        for ours, blocks_of in (("native", (16, 256)), ("native_arrow", (16,))):
-            for block in blocks_of:
+        for ours, sizes in {"native": (16, 256), "native_arrow": (16,)}.items():
+            for block in sizes:
                 yield cache, blocks(ours, block, 64, cache=cache), blocks(SCDATASET[ours], block, 64, cache=cache)
             yield cache, blocks(ours, 16, 64, cache=cache), {"loader": OWN_ACCESS[ours], "cache": cache}
         for theirs in ("mapped", "annbatch", "cellstream"):
