@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.figures import bars, bounds, epoch, frontier, heatmaps, mixing, roofline, speedups, stores
+from analysis.figures import bars, bounds, epoch, frontier, heatmaps, mixing, roofline, speedups, stores, surroundings
 from analysis.figures.style import Drawn
 from harness.data.dataset import Dataset
 from harness.records.ceiling import Ceiling
@@ -15,10 +15,11 @@ from harness.records.conversion import Conversion
 class Numbers(NamedTuple):
     """The input of the figures of a grid on one data set.
 
-    table: as `summary.table` returns it. mixed: as `mixing.table` returns it. conversions, ceilings: all records of the
-    results folder.
+    whole: as `summary.table` returns it. table: its rows under its first regime and disk. mixed: as `mixing.table`
+    returns it, of `table`. conversions, ceilings: all records of the results folder.
     """
 
+    whole: pd.DataFrame
     table: pd.DataFrame
     mixed: pd.DataFrame
     dataset: Dataset
@@ -72,6 +73,10 @@ OF_A_GRID = {
         "Throughput against the bits by which a minibatch is short of random: lines join the settings of a loader that "
         "no other of its settings surpasses. Right of 0.01 all are as good as random, and side by side. Large circles: "
         "ours.",
+    ),
+    "surroundings": Kind(
+        lambda n: surroundings.draw(n.whole, n.dataset.name),
+        "The same settings on every disk, or under every regime: how much of a rate is the loader's.",
     ),
     "epoch": Kind(
         lambda n: epoch.epoch(n.table, n.dataset.name),

@@ -47,11 +47,11 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
             continue
         if name == frontier.GRID and len(mixed := mixing.table(frame, dataset, folder)):
             written.append(_write(stem, "best.md", frontier.markdown(frame, mixed, by_condition)))
-        _, frame = text.parts(frame)[0]  # a figure shows one regime
-        mixed = mixing.table(frame, dataset, folder)
+        _, first = text.parts(frame)[0]  # most figures show one regime
+        mixed = mixing.table(first, dataset, folder)
         if len(mixed):
             written.append(_write(stem, "diversity.csv", mixing.csv(mixed)))
-        numbers = kinds.Numbers(frame, mixed, dataset, converted, ceilings)
+        numbers = kinds.Numbers(frame, first, mixed, dataset, converted, ceilings)
         for kind, (draw, _) in kinds.OF_A_GRID.items():
             if drawn := draw(numbers):
                 written += style.save(drawn, stem.with_name(f"{stem.name}-{kind}"))
