@@ -103,13 +103,24 @@ def _ratio(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
         return [ours / (theirs if claim.theirs else 1) for ours, theirs in ratios(usable, sides[0], sides[-1])]
 
     names = ",".join(dict.fromkeys(side["loader"] for side in sides))
-    return _first_data_set(values), f"GRID={claim.grid} LOADERS={names} REPEAT={LEAST_REPEATS} make bench"
+    command = f"GRID={claim.grid} LOADERS={names} REPEAT={LEAST_REPEATS} make bench"
+    return _first_data_set(values), _why_not(claim, folder, sides) or command
 
 
 def _rows(measured: Iterable[Measurement], sides: Sequence[Mapping[str, Any]]) -> list[Measurement]:
     """The rows that may judge: of one of the sides, of whole windows, of the newest code."""
     rows = (m for m in measured if m.status == "ok" and m.fetches >= FEWEST_FETCHES)
     return _of_one_commit(m for m in rows if any(fits(m.condition, side) for side in sides))
+
+
+def _why_not(claim: Claim, folder: Path, sides: Sequence[Mapping[str, Any]]) -> str:
+    """Why a side could not be measured, by the newest code that tried; "" if it could, or if nobody tried."""
+    tried = [m for m in jsonl.read(folder / f"{claim.grid}.jsonl") if m.condition.dataset in DATASETS]
+    for side in sides:
+        rows = _of_one_commit(m for m in tried if fits(m.condition, side))
+        if rows and all(m.status != "ok" for m in rows):
+            return f"{side['loader']} was tried here: {rows[-1].reason}"
+    return ""
 
 
 def _score(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
