@@ -17,6 +17,7 @@ SECTIONS = {
     ("figure34-short", "tahoe-mini"): "## Arrow and SCDL",
     ("regimes", "cells-2e6"): "`GRID=regimes",
     ("disks", "cells-2e6"): "`GRID=disks",
+    ("scdl", "cells-2e6"): "`GRID=scdl",
 }
 
 
@@ -33,7 +34,7 @@ def measure(records: Path, dataset: str, edition: int | None = 2) -> None:
     """Appends one measurement of each condition of a grid."""
     grid = expand(records.stem, dataset)
     for condition in grid.conditions:
-        if condition.loader in ("native", "scdataset", "native_arrow", "huggingface", "annloader"):
+        if condition.loader in ("native", "scdataset", "annloader", "native_bionemo", "bionemo"):
             m = Measurement(
                 condition=condition, timing=grid.timing, repeat=0, again=False, status="ok", rows=100, seconds=1.0,
                 fetches=9.0, provenance={"git_dirty": False, "code": "c", "utc": "3", "rules_edition": edition},
