@@ -39,7 +39,7 @@ def with_losses(text: str, results: Path) -> str:
     for machine, about in MACHINES.items():
         if compared := losses.comparisons(results / machine):
             tables.append(f"On {about} (`results/{machine}`):\n\n{losses.markdown(compared)}")
-    return f"{before}<!-- losses -->\n\n{'\n'.join(tables)}\n<!-- /losses -->{after}"
+    return f"{before}<!-- losses -->\n\n{'\n'.join(tables or [losses.markdown([])])}\n<!-- /losses -->{after}"
 
 
 def render(results: Path) -> str:

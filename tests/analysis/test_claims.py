@@ -105,7 +105,7 @@ def test_rows_of_this_machines_disk_do_not_judge_a_claim_on_another(tmp_path: Pa
 
 def test_a_side_that_could_not_be_measured_says_why(tmp_path: Path) -> None:
     both(tmp_path, [1000] * 3, workers=1)
-    failed = replace(row("native", 0, 0), status="failed", reason="it needs more memory", rows=None, fetches=None)
+    failed = replace(row("native", 0, 1), status="failed", reason="it needs more memory", rows=None, fetches=None)
     jsonl.append(tmp_path / "g.jsonl", failed)
     verdict = judge.judge(RATIO, tmp_path, {})
     assert (verdict.verdict, verdict.because) == ("not measured", "native was tried here: it needs more memory")

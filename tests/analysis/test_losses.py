@@ -122,10 +122,14 @@ def test_the_table_has_the_losses_by_factor_and_a_denominator(tmp_path: Path) ->
 
 
 def test_the_table_is_written_between_its_markers(tmp_path: Path) -> None:
-    record(tmp_path, "native", 100, SINGLE)
-    record(tmp_path, "annloader", 200)
+    machine = tmp_path / "reference-2core"
+    machine.mkdir()
+    record(machine, "native", 100, SINGLE)
+    record(machine, "annloader", 200)
     text = results.with_losses("a\n<!-- losses -->\nold\n<!-- /losses -->\nb\n", tmp_path)
-    assert text.startswith("a\n<!-- losses -->\n\n| compared |")
+    assert text.startswith(
+        "a\n<!-- losses -->\n\nOn 2 cores of an AMD EPYC (`results/reference-2core`):\n\n| compared |"
+    )
     assert text.endswith("\n\n<!-- /losses -->\nb\n")
     assert "old" not in text
     assert results.with_losses(text, tmp_path) == text

@@ -49,7 +49,7 @@ def test_ratios_are_taken_within_a_repeat() -> None:
         "| csr: `native` (16, 64) / `scdataset` (16, 64), equal settings | 350 | 150 | 2.33 (2.00 to 3.00) | 2 |"
         in table
     )
-    assert "| csr: `native` (16, 256) / `scdataset` (16, 256) | – | – | – | 0 |" in table
+    assert "| csr: `native` (64, 64) / `scdataset` (64, 64) | – | – | – | 0 |" in table
 
 
 def test_a_field_that_is_unknown_is_unequal() -> None:
