@@ -73,14 +73,11 @@ def print_written(paths: Iterable[Path], out: Console) -> None:
 def to_read(folder: Path) -> list[Path]:
     """The results folders to read: `folder`, if it exists.
 
-    If `folder` is this machine's own and holds no records of a grid that grids.toml still has, the committed folders
-    results/reference-* that do. Raises UserError if there is nothing to read.
+    If `folder` is this machine's own and holds no records, or those of conversions alone, the committed folders
+    results/reference-* with records of a grid that grids.toml still has. Raises UserError if there is nothing to read.
     """
-    names = {f"{name}.jsonl" for name in grid_names()}
-
-    def measured(path: Path) -> bool:
-        return path.is_dir() and not names.isdisjoint(file.name for file in path.iterdir())
-
-    if measured(folder) or folder != RESULTS / host.machine():
+    if folder != RESULTS / host.machine() or {path.name for path in folder.glob("*.jsonl")} - {conversion.FILE}:
         return [jsonl.existing(folder)]
-    return [path for path in sorted(RESULTS.glob("reference-*")) if measured(path)] or [jsonl.existing(folder)]
+    names = {f"{name}.jsonl" for name in grid_names()}
+    committed = [path for path in sorted(RESULTS.glob("reference-*")) if names & {file.name for file in path.iterdir()}]
+    return committed or [jsonl.existing(folder)]
