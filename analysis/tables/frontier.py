@@ -126,6 +126,8 @@ def markdown(frame: pd.DataFrame, mixed: pd.DataFrame, measurements: Mapping[Con
                 compare.markdown(headline(rows, measured, spread)).rstrip(),
                 *_notes(rows, of_output),
             ]
+    if missing := sum(not of_one for of_one in measurements.values()):
+        rendered.append(f"{missing} of the grid's {len(measurements)} settings are not measured yet: the best may change.")
     chance = frame.attrs.get("chance")
     rendered.append(text.chance(chance) if chance else "There is no A/A pair, so small differences may be chance.")
     return "\n\n".join(rendered) + "\n"

@@ -125,6 +125,15 @@ def test_the_table_has_a_row_for_each_loader_and_ratios_of_best_to_best(measured
     assert f"Left out, with fewer fetches: `{FEW}` defaults." in text
 
 
+def test_an_unfinished_grid_says_so(measured: tuple) -> None:
+    frame, mixed, rows = measured
+    assert "not measured yet" not in frontier.markdown(frame, mixed, rows)
+    missing = replace(next(iter(rows)), workers=4)
+    assert f"1 of the grid's {len(rows) + 1} settings are not measured yet" in frontier.markdown(
+        frame, mixed, {**rows, missing: []}
+    )
+
+
 def test_the_figure_shows_every_setting(measured: tuple) -> None:
     frame, mixed, _ = measured
     drawn = figure.draw(frame, mixed, "tiny")
