@@ -52,7 +52,7 @@ def render(results: Path) -> str:
         "measured": lambda machine, grid, dataset: _measured(results / machine / f"{grid}.jsonl", dataset),
         "table": lambda machine, stem: (results / machine / "figures" / f"{stem}-table.md").read_text().rstrip(),
         "ratios": lambda machine, grid, dataset: _ratios(results / machine / f"{grid}.jsonl", dataset),
-        "best": lambda machine: _best(results / machine / "figures"),
+        "best": lambda machine: _best(results / machine),
         "demand": lambda machine: demand.markdown(
             measured_on("tahoe-mini", jsonl.read(results / machine / "loaders.jsonl"))
         ).rstrip(),
@@ -87,10 +87,19 @@ def _ratios(records: Path, dataset: str) -> str:
     return "\n".join(line for line in lines if not line.endswith("| – | – | – | 0 |") or "\\*" in line)
 
 
-def _best(figures: Path) -> dict[str, str]:
-    """By data set, the tables of the grid `frontier` that `make figures` wrote into a machine's folder of figures."""
+def _best(folder: Path) -> dict[str, str]:
+    """By data set, the tables of the grid `frontier` that `make figures` wrote into a machine's folder of figures.
+
+    Without those of data sets for which the grid is not finished.
+    """
     ending = f"-{frontier.GRID}-best.md"
-    return {path.name.removesuffix(ending): path.read_text().rstrip() for path in sorted(figures.glob(f"*{ending}"))}
+    tables = {path.name.removesuffix(ending): path for path in sorted((folder / "figures").glob(f"*{ending}"))}
+    rows = jsonl.read(folder / f"{frontier.GRID}.jsonl")
+    return {
+        dataset: path.read_text().rstrip()
+        for dataset, path in tables.items()
+        if frontier.is_finished(measured_on(dataset, rows))
+    }
 
 
 def _scaling(numbers: pd.DataFrame) -> str:

@@ -16,7 +16,8 @@ ORDER = ("hdd", "gp3", "nvme", "bounded", "first", "warm", "cold")
 def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s on a logarithmic scale: a line for each setting of a loader, a dot for each disk, or else each regime.
 
-    The line joins the slowest and the fastest of a setting's dots. frame: a table returned by `summary.table`, with all
+    The line joins the slowest and the fastest of a setting's dots. A grid with several regimes on its disks has a line for
+    each. frame: a table returned by `summary.table`, with all
     its regimes and disks. None for fewer than two of them.
     """
     frame = frame[frame["cells_per_s"].notna()].copy()
@@ -25,7 +26,10 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     if len(under) < 2:
         return None
     frame["setting"] = [_name(condition) for condition in frame["condition"]]
-    rates = frame.pivot_table("cells_per_s", "setting", "under", sort=False)[under]
+    on_disks = frame["disk"] != ""
+    if frame["cache"][on_disks].nunique() > 1:
+        frame.loc[on_disks, "setting"] += ", " + frame["cache"]
+    rates = frame.pivot(index="setting", columns="under", values="cells_per_s")[under]
     rates = rates.loc[rates[under[0]].fillna(rates.min(axis=1)).sort_values().index]
     figure = Figure(figsize=(8.2, 0.24 * len(rates) + 1.2), layout="constrained")
     ax = figure.subplots()

@@ -5,7 +5,8 @@ python -m analysis.tables.frontier results/MACHINE [DATASET]
 The records are those of the grid `frontier`. The data set is tahoe-mini unless another is named.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from harness.condition import FEWEST_FETCHES, Condition
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.grids import CSR_BYTES, Grid, grid_of
+from harness.grids import CSR_BYTES, Grid, expand, grid_of
 from harness.records import ceiling, conversion, jsonl
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
@@ -93,6 +94,15 @@ def best(rows: pd.DataFrame) -> pd.DataFrame:
     return repeated.sort_values("cells_per_s", ascending=False).drop_duplicates("loader")
 
 
+def is_finished(measurements: Iterable[Measurement]) -> bool:
+    """Whether every setting of the grid was tried on a data set, of which these are all measurements.
+
+    Before that, a comparison of best settings favours the loaders of which more settings were tried.
+    """
+    tried = {replace(m.condition, dataset="any") for m in summary.of_one_code(measurements)}
+    return tried.issuperset(expand(GRID, "any").conditions)
+
+
 def contenders(grid: Grid, dataset: Dataset, folder: Path) -> set[Condition]:
     """The conditions that may be the best of their loader by the records in a machine's folder, see NEAR."""
     read = _read(grid, dataset, folder)
@@ -127,7 +137,8 @@ def markdown(frame: pd.DataFrame, mixed: pd.DataFrame, measurements: Mapping[Con
                 *_notes(rows, of_output),
             ]
     if missing := sum(not of_one for of_one in measurements.values()):
-        rendered.append(f"{missing} of the grid's {len(measurements)} settings are not measured yet: the best may change.")
+        of = len(measurements)
+        rendered.append(f"{missing} of the grid's {of} settings are not measured yet: the best may change.")
     chance = frame.attrs.get("chance")
     rendered.append(text.chance(chance) if chance else "There is no A/A pair, so small differences may be chance.")
     return "\n\n".join(rendered) + "\n"

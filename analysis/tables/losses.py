@@ -2,7 +2,7 @@
 
 python -m analysis.tables.losses results/MACHINE
 
-Of all grids measured by the second edition of the rules.
+Of all grids measured by the second edition of the rules; of `frontier` only if all its settings were tried.
 """
 
 from collections import Counter
@@ -14,9 +14,8 @@ from typing import NamedTuple
 import pandas as pd
 
 import loaders
-from analysis.tables import command, compare
+from analysis.tables import command, compare, frontier
 from analysis.tables.compare import Measured, Ratio
-from analysis.tables.frontier import WITHIN
 from analysis.tables.summary import chance_of, measured_on
 from harness.condition import Condition
 from harness.records import jsonl
@@ -32,7 +31,7 @@ OUTCOMES = ("lost", "won", "no difference")
 
 class Comparison(NamedTuple):
     """One loader against ours. kind: EQUAL, SAME_STORE or UNCONVERTED_OURS. diverse: whether both settings are known to
-    be within WITHIN bits of random. ratio: ours over theirs."""
+    be within `frontier.WITHIN` bits of random. ratio: ours over theirs."""
 
     kind: str
     grid: str
@@ -56,18 +55,20 @@ def comparisons(folder: Path) -> list[Comparison]:
             continue
         rows = [m for m in jsonl.read(path) if m.provenance.get("rules_edition") == RULES_EDITION]
         for dataset in dict.fromkeys(m.condition.dataset for m in rows):
+            if path.stem == frontier.GRID and not frontier.is_finished(measured_on(dataset, rows)):
+                continue
             diverse = _diverse(folder / "figures" / f"{dataset}-{path.stem}-diversity.csv")
             compared += _of_grid(path.stem, measured_on(dataset, rows, pairs=True), diverse)
     return compared
 
 
 def _diverse(path: Path) -> set[str]:
-    """The keys of the conditions within WITHIN bits of random for every label, by a table of `mixing.csv`."""
+    """The keys of the conditions within `frontier.WITHIN` bits of random for every label, by a table of mixing.py."""
     if not path.exists():
         return set()
     frame = pd.read_csv(path, dtype={"key": str})
     short = (frame["random_bits"] - frame["entropy_bits"]).groupby(frame["key"]).max()
-    return set(short.index[short <= WITHIN])
+    return set(short.index[short <= frontier.WITHIN])
 
 
 def _of_grid(grid: str, measurements: Sequence[Measurement], diverse: set[str]) -> Iterator[Comparison]:
@@ -130,7 +131,8 @@ def markdown(compared: Sequence[Comparison]) -> str:
     lost = sorted((c for c in compared if c.outcome == "lost"), key=lambda c: (c.ratio.times, c.grid, str(c.theirs)))
     if not lost:
         return "\n".join(lines) + "\n"
-    lines += ["", f"| times faster | faster | ours | compared | grid and data set | under | within {WITHIN:g} bits |"]
+    within = f"within {frontier.WITHIN:g} bits"
+    lines += ["", f"| times faster | faster | ours | compared | grid and data set | under | {within} |"]
     lines.append("| ---: | --- | --- | --- | --- | --- | --- |")
     for c in lost:
         faster, ours = (

@@ -63,38 +63,46 @@ def regimes() -> Iterator[Comparison]:
 def disks() -> Iterator[Comparison]:
     """Ours against scDataset over each store, and both against the random access of the library of that store.
 
-    The ratios of scDataset to the libraries are those that its papers print.
+    With bounded memory, and from an empty page cache where scDataset or the store does not allow that. The ratios of
+    scDataset to the libraries are those that its papers print.
     """
-    for disk, settings in (
-        ("hdd", [(1, 1), (64, 1), (64, 64), (1024, 1024)]),
-        ("gp3", [(1, 1), (64, 1), (1, 64), (64, 64), (16, 64), (16, 256), (1024, 1024)]),
-        ("nvme", [(1, 1), (1, 64), (64, 64), (16, 64)]),
-    ):
-        of_disk = {"disk": disk, "batch_size": 64}
-        yield from _over("native", settings, of_disk)
+    bounded = {
+        "hdd": [(1, 1), (64, 1), (1024, 1), (64, 64)],
+        "gp3": [(1, 1), (64, 1), (1024, 1), (1, 64), (64, 64), (16, 64)],
+        "nvme": [(1, 1), (1, 64), (64, 64), (16, 64)],
+    }
+    first = {"hdd": [(16, 256), (1024, 1024)], "gp3": [(16, 256)], "nvme": [(16, 256)]}
+    for disk, settings in bounded.items():
+        under = {"disk": disk, "cache": "bounded", "batch_size": 64}
+        yield from _over(f"{disk}, bounded", "native", settings, under)
         if disk != "nvme":
-            yield from _over("native_arrow", ((64, 64), (1024, 1024)), of_disk)
+            yield from _over(f"{disk}, bounded", "native_arrow", ((64, 64),), under)
+        yield f"{disk}, bounded", blocks("native", 64, 64, **under), {"loader": "annbatch", **under}
+    for disk, settings in first.items():
+        under = {"disk": disk, "cache": "first", "batch_size": 64}
+        yield from _over(f"{disk}, first", "native", settings, under)
         if disk == "hdd":
-            yield disk, blocks("scdataset", 16, 256, **of_disk), {"loader": "annloader", **of_disk}
-        for theirs in ("annbatch", "cellstream"):
-            yield disk, blocks("native", 64, 64, **of_disk), {"loader": theirs, **of_disk}
+            yield f"{disk}, first", blocks("scdataset", 4, 16, workers=12, **under), {"loader": "annloader", **under}
+            yield from _over(f"{disk}, first", "native_arrow", ((1024, 1024),), under)
+        yield f"{disk}, first", blocks("native", 16, 256, **under), {"loader": "cellstream", **under}
 
 
 def scdl() -> Iterator[Comparison]:
     """The same over BioNeMo's store; and BioNeMo in memory against itself from an empty page cache."""
     for disk in ("hdd", "gp3"):
-        yield from _over("native_bionemo", ((64, 64), (1024, 1024)), {"disk": disk})
+        yield from _over(f"{disk}, bounded", "native_bionemo", ((64, 64),), {"disk": disk, "cache": "bounded"})
+    yield from _over("hdd, first", "native_bionemo", ((1024, 1024),), {"disk": "hdd", "cache": "first"})
     for cache in ("warm", "first"):
-        yield from _over("native_bionemo", ((16, 64),), {"cache": cache})
-    yield "first / warm", {"loader": "bionemo", "cache": "first"}, {"loader": "bionemo", "cache": "warm"}
+        yield from _over(cache, "native_bionemo", ((16, 64),), {"cache": cache, "disk": None})
+    bionemo = {"loader": "bionemo", "disk": None}
+    yield "first / warm", {**bionemo, "cache": "first"}, {**bionemo, "cache": "warm"}
 
 
-def _over(ours: str, settings: Sequence[tuple[int, int]], under: Setting) -> Iterator[Comparison]:
+def _over(where: str, ours: str, settings: Sequence[tuple[int, int]], under: Setting) -> Iterator[Comparison]:
     """Ours and scDataset over the same store: against each other, then each against the store's own random access.
 
-    settings: (block size, fetch factor) of both. under: the disk or the regime, which is held equal.
+    settings: (block size, fetch factor) of both. under: the disk and the regime, which are held equal.
     """
-    where = str(next(iter(under.values())))
     theirs, own = SCDATASET[ours], {"loader": OWN_ACCESS[ours], **under}
     for setting in settings:
         yield where, blocks(ours, *setting, **under), blocks(theirs, *setting, **under)

@@ -56,6 +56,14 @@ def test_equal_settings_are_compared_from_the_same_store(tmp_path: Path) -> None
     }
 
 
+def test_of_an_unfinished_frontier_nothing_is_compared(tmp_path: Path) -> None:
+    record(tmp_path, "native", 100, BLOCKED)
+    record(tmp_path, "scdataset", 300, BLOCKED)
+    assert compared(tmp_path)
+    (tmp_path / "g.jsonl").rename(tmp_path / "frontier.jsonl")
+    assert not compared(tmp_path)
+
+
 @pytest.mark.parametrize("different", [{"cache": "first"}, {"output": "dense"}, {"cores": 1}, {"batch_size": 16}])
 def test_other_conditions_are_not_compared(tmp_path: Path, different: dict) -> None:
     record(tmp_path, "native", 100, SINGLE)

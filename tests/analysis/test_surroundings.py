@@ -25,6 +25,16 @@ def test_each_setting_has_a_dot_for_each_disk(tiny_set: Dataset, tmp_path: Path)
     assert len(drawn.numbers) == len(rows)
 
 
+def test_regimes_on_the_same_disk_are_never_averaged(tiny_set: Dataset, tmp_path: Path) -> None:
+    rows = {condition("annloader", disk=disk): 20 for disk in ("hdd", "nvme")}
+    rows[Condition(dataset="tiny", loader="annloader", cache="first", disk="hdd")] = 80
+    drawn = surroundings.draw(frame(tiny_set, tmp_path, rows), "tiny")
+    assert dict(zip(drawn.numbers["setting"], drawn.numbers["cells_per_s"], strict=True)) == {
+        "annloader defaults, bounded": 10,
+        "annloader defaults, first": 40,
+    }
+
+
 def test_one_regime_alone_has_no_such_figure(tiny_set: Dataset, tmp_path: Path) -> None:
     rows = {condition(loader): 100 for loader in ("native", "annloader")}
     assert surroundings.draw(frame(tiny_set, tmp_path, rows), "tiny") is None
