@@ -16,9 +16,9 @@ ORDER = ("hdd", "gp3", "nvme", "bounded", "first", "warm", "cold")
 def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s on a logarithmic scale: a line for each setting of a loader, a dot for each disk, or else each regime.
 
-    The line joins the slowest and the fastest of a setting's dots. A grid with several regimes on its disks has a line for
-    each. frame: a table returned by `summary.table`, with all
-    its regimes and disks. None for fewer than two of them.
+    The line joins the slowest and the fastest of a setting's dots. A grid with several regimes on its disks has a line
+    for each. frame: a table returned by `summary.table`, with all its regimes and disks. None for fewer than two of
+    them.
     """
     frame = frame[frame["cells_per_s"].notna()].copy()
     frame["under"] = frame["disk"].where(frame["disk"] != "", frame["cache"])
