@@ -15,7 +15,7 @@ from harness.records.measurement import COLD_AT_MOST, WARM_AT_LEAST, Measurement
 from harness.records.training import Run
 
 CPU_SLACK = 1.02  # tolerated factor: CPU time and wall-clock time are not read at the same instant
-CPU_SLACK_S = 0.1
+CPU_SLACK_S = 0.1  # for each process, since they are read one after another, and go on meanwhile
 ABOVE = 1.5  # tolerated factor above a ceiling, which was not measured at the same time as the row
 DISK_SLACK = 1.5  # tolerated factor above the limit of a disk, which counts requests before they are served
 CLOCKS_APART = timedelta(days=1)  # the clocks of two machines may differ
@@ -80,7 +80,8 @@ def of_measurement(m: Measurement) -> list[str]:
     if m.edges is not None and not _ascends([[0, 0], *m.edges, [m.seconds, m.rows]]):
         reasons.append("its edges are not in order")
     cores = m.condition.cores or m.provenance.get("cores")
-    if m.cpu_s and cores and m.cpu_s > cores * m.seconds * CPU_SLACK + CPU_SLACK_S:
+    slack_s = CPU_SLACK_S * m.condition.processes * (1 + m.condition.workers)
+    if m.cpu_s and cores and m.cpu_s > cores * m.seconds * CPU_SLACK + slack_s:
         reasons.append(f"{m.cpu_s:.1f} s of CPU time in {m.seconds:.1f} s are more than {cores} core(s) have")
     if m.windows is not None and (len(m.windows) != int(m.seconds) or sum(m.windows) > m.rows):
         reasons.append("the rows of its seconds are not those of its window")

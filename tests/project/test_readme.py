@@ -20,7 +20,7 @@ def test_the_first_two_commands_set_up_and_run_everything() -> None:
 
 
 def test_the_table_in_the_readme_is_of_the_committed_records() -> None:
-    table = headline.markdown(ROOT / "results" / "reference-2core-xeon")
+    table = headline.markdown(ROOT / "results" / "reference-2core")
     assert table.count("\n") == 2 + 8
     assert table in README
 
