@@ -76,6 +76,13 @@ def test_an_impossible_measurement_is_reported(changed: dict, message: str) -> N
     assert any(message in problem for problem in of_measurement(replace(VALID, **changed)))
 
 
+def test_the_cpu_times_of_several_processes_are_not_read_at_one_instant() -> None:
+    workers = replace(VALID, condition=Condition(dataset="d", loader="scdataset", workers=4))
+    assert of_measurement(replace(VALID, cpu_s=246.2))
+    assert of_measurement(replace(workers, cpu_s=246.2)) == []
+    assert of_measurement(replace(workers, cpu_s=247.0))
+
+
 def test_an_impossible_conversion_is_reported() -> None:
     assert of_conversion(replace(STORE, seconds=None))
     assert of_conversion(replace(STORE, status="failed"))
