@@ -21,12 +21,12 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     them.
     """
     frame = frame[frame["cells_per_s"].notna()].copy()
-    frame["under"] = frame["disk"].where(frame["disk"] != "", frame["cache"])
+    on_disks = frame["disk"] != ""
+    frame["under"] = frame["disk"].where(on_disks, frame["cache"])
     under = [name for name in ORDER if (frame["under"] == name).any()]
     if len(under) < 2:
         return None
     frame["setting"] = [_name(condition) for condition in frame["condition"]]
-    on_disks = frame["disk"] != ""
     if frame["cache"][on_disks].nunique() > 1:
         frame.loc[on_disks, "setting"] += ", " + frame["cache"]
     rates = frame.pivot(index="setting", columns="under", values="cells_per_s")[under]

@@ -55,10 +55,11 @@ def comparisons(folder: Path) -> list[Comparison]:
             continue
         rows = [m for m in jsonl.read(path) if m.provenance.get("rules_edition") == RULES_EDITION]
         for dataset in dict.fromkeys(m.condition.dataset for m in rows):
-            if path.stem == frontier.GRID and not frontier.is_finished(measured_on(dataset, rows)):
+            of_set = measured_on(dataset, rows, pairs=True)
+            if path.stem == frontier.GRID and not frontier.is_finished(of_set):
                 continue
             diverse = _diverse(folder / "figures" / f"{dataset}-{path.stem}-diversity.csv")
-            compared += _of_grid(path.stem, measured_on(dataset, rows, pairs=True), diverse)
+            compared += _of_grid(path.stem, of_set, diverse)
     return compared
 
 

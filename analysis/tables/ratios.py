@@ -73,18 +73,18 @@ def disks() -> Iterator[Comparison]:
     }
     first = {"hdd": [(16, 256), (1024, 1024)], "gp3": [(16, 256)], "nvme": [(16, 256)]}
     for disk, settings in bounded.items():
-        under = {"disk": disk, "cache": "bounded", "batch_size": 64}
-        yield from _over(f"{disk}, bounded", "native", settings, under)
+        where, under = f"{disk}, bounded", {"disk": disk, "cache": "bounded", "batch_size": 64}
+        yield from _over(where, "native", settings, under)
         if disk != "nvme":
-            yield from _over(f"{disk}, bounded", "native_arrow", ((64, 64),), under)
-        yield f"{disk}, bounded", blocks("native", 64, 64, **under), {"loader": "annbatch", **under}
+            yield from _over(where, "native_arrow", ((64, 64),), under)
+        yield where, blocks("native", 64, 64, **under), {"loader": "annbatch", **under}
     for disk, settings in first.items():
-        under = {"disk": disk, "cache": "first", "batch_size": 64}
-        yield from _over(f"{disk}, first", "native", settings, under)
+        where, under = f"{disk}, first", {"disk": disk, "cache": "first", "batch_size": 64}
+        yield from _over(where, "native", settings, under)
         if disk == "hdd":
-            yield f"{disk}, first", blocks("scdataset", 4, 16, workers=12, **under), {"loader": "annloader", **under}
-            yield from _over(f"{disk}, first", "native_arrow", ((1024, 1024),), under)
-        yield f"{disk}, first", blocks("native", 16, 256, **under), {"loader": "cellstream", **under}
+            yield where, blocks("scdataset", 4, 16, workers=12, **under), {"loader": "annloader", **under}
+            yield from _over(where, "native_arrow", ((1024, 1024),), under)
+        yield where, blocks("native", 16, 256, **under), {"loader": "cellstream", **under}
 
 
 def scdl() -> Iterator[Comparison]:
