@@ -150,7 +150,7 @@ def _table(rows: pd.DataFrame) -> str:
     chosen = best(rows)
     rest = [name for name in rows["loader"].unique() if name not in set(chosen["loader"])]
     for row in chosen.to_dict("records"):
-        lines.append([*_reads(row["loader"], compare.setting(row["condition"]), rows), *_numbers(row)])
+        lines.append([*_reads(row["loader"], _setting(row["condition"]), rows), *_numbers(row)])
     for name in sorted(rest):
         lines.append([*_reads(name, _why(rows[rows["loader"] == name]), rows), *["–"] * 5])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -168,6 +168,11 @@ def _why(rows: pd.DataFrame) -> str:
 def _reads(loader: str, setting: str, rows: pd.DataFrame) -> list[str]:
     reads = "h5ad as it is" if loaders.get(loader).store == UNCONVERTED else f"its store, `{loaders.get(loader).store}`"
     return [f"`{loader}`", reads, setting, str((rows["loader"] == loader).sum())]
+
+
+def _setting(condition: Condition) -> str:
+    """The settings without the number of cores, which is the same in the whole grid."""
+    return compare.setting(replace(condition, cores=None))
 
 
 def _numbers(row: dict[str, object]) -> list[str]:
@@ -197,13 +202,13 @@ def headline(rows: pd.DataFrame, measured: Measured, spread: float) -> list[tupl
         for theirs in others.itertuples():
             for row in of_group[ours[of_group.index]].itertuples():
                 value = compare.ratio(measured, row.condition, theirs.condition, spread)
-                ratios.append((f"`{row.loader}` {compare.setting(row.condition)} / {_named(theirs)}", value))
+                ratios.append((f"`{row.loader}` {_setting(row.condition)} / {_named(theirs)}", value))
     return ratios
 
 
 def _named(row: object) -> str:
     where = "h5ad" if row.group == "h5ad" else "a converted store"
-    return f"the best other on {where}, `{row.loader}` {compare.setting(row.condition)}"
+    return f"the best other on {where}, `{row.loader}` {_setting(row.condition)}"
 
 
 def _notes(rows: pd.DataFrame, measured: pd.DataFrame) -> list[str]:
@@ -217,7 +222,7 @@ def _notes(rows: pd.DataFrame, measured: pd.DataFrame) -> list[str]:
             "admitted one of their loader were measured in all repeats, and the best is one of these."
         )
     few = rows[rows["fetches"] < FEWEST_FETCHES]
-    if names := ", ".join(f"`{row.loader}` {compare.setting(row.condition)}" for row in few.itertuples()):
+    if names := ", ".join(f"`{row.loader}` {_setting(row.condition)}" for row in few.itertuples()):
         notes.append(f"Left out, with fewer fetches: {names}.")
     if unknown := sorted(set(measured["loader"]) - set(rows["loader"])):
         names = ", ".join(f"`{name}`" for name in unknown)
