@@ -236,10 +236,17 @@ def _row(
         "cool": any(doubts.cool(m) for m in ok),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "status": "ok" if ok else last.status,
-        "reason": None if ok else last.reason,
+        "reason": None if len(ok) == len(rows) else last.reason if not ok else _partly(rows),
         "marks": list(ok[-1].marks.values()) if ok else [],
         "doubts": sorted({d for m in ok for d in doubts.of_row(m)}) + doubts.of_repeats(ok),
     }
+
+
+def _partly(rows: Sequence[Measurement]) -> str:
+    """Which repeats of a condition gave no throughput, though others did, and why."""
+    without = [m for m in rows if m.status != "ok"]
+    reasons = dict.fromkeys(f"{m.status}, {m.reason}" for m in without)
+    return f"without {len(without)} of {len(rows)} repeats: {'; '.join(reasons)}"
 
 
 def _under_ceiling(rows: Sequence[Measurement], ceilings: Sequence[Ceiling]) -> dict[str, object]:

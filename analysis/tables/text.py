@@ -89,7 +89,7 @@ def _ceiling(row: Mapping[str, object]) -> str:
 
 
 def footnotes(frame: pd.DataFrame) -> list[str]:
-    """The meaning of the marks in the table, and the reasons of the rows whose status is not "ok"."""
+    """The meaning of the marks in the table, and why rows or repeats have no throughput."""
     notes = []
     for row in frame.to_dict("records"):
         notes += [f"† {row['loader']}: {reason}." for reason in row["marks"]]
@@ -101,8 +101,8 @@ def footnotes(frame: pd.DataFrame) -> list[str]:
         notes.append("‡ made with uncommitted code.")
     if ratios := frame.attrs.get("chance"):
         notes.append(chance(ratios))
-    for row in frame[frame["status"] != "ok"].to_dict("records"):
-        notes.append(f"{row['condition']}: {row['status']}, {row['reason']}.")
+    for row in frame[frame["reason"].notna()].to_dict("records"):
+        notes.append(f"{row['condition']}: {'' if row['status'] == 'ok' else row['status'] + ', '}{row['reason']}.")
     return list(dict.fromkeys(notes))
 
 

@@ -113,3 +113,16 @@ def test_rows_with_little_warm_up_or_few_fetches_are_marked(tiny_set: Dataset, t
     frame = table(tiny_set, [measured(tiny_set, condition, 0, 1000, warmed_epochs=0.5, fetches=4.0)], tmp_path)
     assert text.lines(frame)[0]["loader"].endswith("*§")
     assert len([note for note in text.footnotes(frame) if note[0] in "*§"]) == 2
+
+
+def test_repeats_without_throughput_are_named_beside_those_with_one(tiny_set: Dataset, tmp_path: Path) -> None:
+    condition = Condition(dataset="tiny", loader="native")
+    ok = measured(tiny_set, condition, 0, 1000)
+    failed = replace(ok, repeat=1, status="failed", reason="it needs more memory", rows=None, fetches=None)
+    frame = table(tiny_set, [ok, failed], tmp_path)
+    (line,) = text.lines(frame)
+    assert line["cells/s"] == "500"
+    note = f"{condition}: without 1 of 2 repeats: failed, it needs more memory."
+    assert note in text.footnotes(frame)
+    without = text.footnotes(table(tiny_set, [failed], tmp_path))
+    assert f"{condition}: failed, it needs more memory." in without
