@@ -24,16 +24,14 @@ SHARE_OF_MEMORY = 0.5  # that the largest store, uncompressed CSR, may fill in t
 class Grid:
     """The conditions of one figure or table.
 
-    pair: the condition that is measured twice in each repeat. contenders: whether only the pair and the settings that
-    may be the best of their loader by the first repeat are measured in the others (see `analysis.tables.frontier`).
-    axis: for a grid that shows scaling, the column of its table that becomes the x axis of its figure; else None.
+    pair: the condition that is measured twice in each repeat. axis: for a grid that shows scaling, the column of its
+    table that becomes the x axis of its figure; else None.
     """
 
     name: str
     title: str
     timing: Timing
     conditions: tuple[Condition, ...]
-    contenders: bool = False
     axis: str | None = None
 
     @property
@@ -80,8 +78,7 @@ def expand(name: str, dataset: str, cache: str = "warm") -> Grid:
         timing = Timing(**table.get("timing", {}))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{GRIDS.name}, table [{name}]: {error}.") from error
-    options = {key: table[key] for key in ("contenders", "axis") if key in table}
-    return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions), **options)
+    return Grid(name=name, title=table["title"], timing=timing, conditions=tuple(conditions), axis=table.get("axis"))
 
 
 def _all_but(without: Sequence[str]) -> list[str]:

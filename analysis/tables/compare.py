@@ -96,8 +96,13 @@ def without_few(measured: Measured) -> dict[Condition, Mapping[int, Measurement]
 
 
 def fastest(measured: Measured, conditions: Iterable[Condition]) -> Condition | None:
-    """The condition with the highest median throughput; None if there is none."""
-    return max(conditions, key=lambda c: np.median([m.cells_per_s for m in measured[c].values()]), default=None)
+    """The condition with the highest median throughput, of those with the most repeats; None if there is none."""
+
+    def rank(condition: Condition) -> tuple[int, float]:
+        rates = [m.cells_per_s for m in measured[condition].values()]
+        return len(rates), np.median(rates)
+
+    return max(conditions, key=rank, default=None)
 
 
 def ratio(measured: Measured, ours: Condition, theirs: Condition, spread: float) -> Ratio | None:

@@ -32,9 +32,6 @@ WITHIN = 0.05
 BUFFER_BYTES = 256_000_000
 """The largest buffer: about 22,000 cells of Tahoe-100M. It admits the 16,384 rows that the authors of scDataset and of
 annbatch advise, and no loader may buy its diversity with a buffer several times as large."""
-NEAR = 0.9
-"""Of a grid with `contenders`: the settings that are measured in all repeats are at least so many times as fast as the
-fastest admitted setting of their loader in the first repeat."""
 FLOOR = 0.01
 """Bits short of random that the recorded orders do not tell from 0: the front takes them for 0."""
 GROUPS = {
@@ -101,17 +98,6 @@ def is_finished(measurements: Iterable[Measurement]) -> bool:
     """
     tried = {replace(m.condition, dataset="any") for m in summary.of_one_code(measurements)}
     return tried.issuperset(expand(GRID, "any").conditions)
-
-
-def contenders(grid: Grid, dataset: Dataset, folder: Path) -> set[Condition]:
-    """The conditions that may be the best of their loader by the records in a machine's folder, see NEAR."""
-    read = _read(grid, dataset, folder)
-    rows = settings(*read[:2]) if read else pd.DataFrame()
-    if rows.empty:
-        return set()
-    admitted = rows[rows["admitted"]]
-    fastest = admitted.groupby("loader")["cells_per_s"].transform("max")
-    return set(admitted["condition"][admitted["cells_per_s"] >= NEAR * fastest])
 
 
 def markdown(frame: pd.DataFrame, mixed: pd.DataFrame, measurements: Mapping[Condition, Sequence[Measurement]]) -> str:
@@ -216,10 +202,10 @@ def _notes(rows: pd.DataFrame, measured: pd.DataFrame) -> list[str]:
         f"Admitted are settings at most {WITHIN:g} bits short of random for every label, with a buffer of at most "
         f"{BUFFER_BYTES / 1e6:.0f} MB as CSR, and with at least {FEWEST_FETCHES} fetches in the window."
     ]
-    if (once := (rows["repeats"] == 1).sum()) not in (0, len(rows)):
+    if fewer := (rows["repeats"] < rows["repeats"].max()).sum():
         notes.append(
-            f"Of {len(rows)} settings {once} were tried once; those at least {NEAR:g} times as fast as the fastest "
-            "admitted one of their loader were measured in all repeats, and the best is one of these."
+            f"{fewer} of {len(rows)} settings have fewer repeats than the others: the best of a loader is one of those "
+            "with the most."
         )
     few = rows[rows["fetches"] < FEWEST_FETCHES]
     if names := ", ".join(f"`{row.loader}` {_setting(row.condition)}" for row in few.itertuples()):

@@ -18,6 +18,7 @@ from analysis.tables import command, compare, frontier
 from analysis.tables.compare import Measured, Ratio
 from analysis.tables.summary import chance_of, measured_on
 from harness.condition import Condition
+from harness.grids import CSR_BYTES
 from harness.records import jsonl
 from harness.records.measurement import RULES_EDITION, Measurement
 from harness.records.validate import KINDS
@@ -30,8 +31,11 @@ OUTCOMES = ("lost", "won", "no difference")
 
 
 class Comparison(NamedTuple):
-    """One loader against ours. kind: EQUAL, SAME_STORE or UNCONVERTED_OURS. diverse: whether both settings are known to
-    be within `frontier.WITHIN` bits of random. ratio: ours over theirs."""
+    """One loader against ours.
+
+    kind: EQUAL, SAME_STORE or UNCONVERTED_OURS. diverse: whether both settings are known to be within `frontier.WITHIN`
+    bits of random, with buffers of at most `frontier.BUFFER_BYTES`. ratio: ours over theirs.
+    """
 
     kind: str
     grid: str
@@ -58,18 +62,24 @@ def comparisons(folder: Path) -> list[Comparison]:
             of_set = measured_on(dataset, rows, pairs=True)
             if path.stem == frontier.GRID and not frontier.is_finished(of_set):
                 continue
-            diverse = _diverse(folder / "figures" / f"{dataset}-{path.stem}-diversity.csv")
+            diverse = _diverse(folder / "figures" / f"{dataset}-{path.stem}")
             compared += _of_grid(path.stem, of_set, diverse)
     return compared
 
 
-def _diverse(path: Path) -> set[str]:
-    """The keys of the conditions within `frontier.WITHIN` bits of random for every label, by a table of mixing.py."""
-    if not path.exists():
+def _diverse(stem: Path) -> set[str]:
+    """The keys of the conditions within `frontier.WITHIN` bits of random for every label, in buffers small enough.
+
+    stem: the path of the grid's tables without their ends, "diversity.csv" and "table.csv".
+    """
+    mixed, table = (stem.with_name(f"{stem.name}-{end}.csv") for end in ("diversity", "table"))
+    if not mixed.exists():
         return set()
-    frame = pd.read_csv(path, dtype={"key": str})
+    frame = pd.read_csv(mixed, dtype={"key": str})
     short = (frame["random_bits"] - frame["entropy_bits"]).groupby(frame["key"]).max()
-    return set(short.index[short <= frontier.WITHIN])
+    rows = pd.read_csv(table, dtype={"key": str}).set_index("key")
+    small = rows["buffer_rows"] * rows["values_per_cell"] * CSR_BYTES <= frontier.BUFFER_BYTES
+    return set(short.index[short <= frontier.WITHIN]) & set(small.index[small])
 
 
 def _of_grid(grid: str, measurements: Sequence[Measurement], diverse: set[str]) -> Iterator[Comparison]:
@@ -99,8 +109,8 @@ def _equal(measured: Measured) -> Iterator[tuple[str, Condition, Condition]]:
 def _best(measured: Measured, diverse: set[str]) -> Iterator[tuple[str, Condition, Condition]]:
     """(kind, ours, theirs): the fastest settings of two loaders, with any number of workers and processes.
 
-    Settings in random order are those as diverse as random, if both loaders have such. Loaders that hold all cells in
-    memory are left out.
+    Settings in random order are those as diverse as random in a small buffer, if both loaders have such. Loaders that
+    hold all cells in memory are left out.
     """
     groups: dict[Condition, dict[str, list[Condition]]] = {}
     for c in measured:

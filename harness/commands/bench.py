@@ -1,7 +1,6 @@
 """`bench`: prepares data and stores, makes the missing measurements, and writes tables and figures."""
 
 import argparse
-from collections.abc import Collection
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -9,11 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 import loaders
-from analysis.tables import frontier
 from harness.commands.common import load, prepare_stores, print_written
 from harness.commands.display import Display, console
 from harness.commands.publish import publish
-from harness.condition import Condition
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError, unknown
@@ -64,28 +61,9 @@ def with_consumer(grid: Grid, consumer_ms: float) -> Grid:
 
 def measure(grid: Grid, dataset: Dataset, folder: Path, options: argparse.Namespace, out: Console) -> None:
     """Makes the missing measurements of one grid on one data set, and the stores that they need."""
-    if not grid.contenders or options.repeat == 1:
-        repeat(grid, grid.conditions, dataset, folder, options.repeat, options, out)
-        return
-    repeat(grid, grid.conditions, dataset, folder, 1, options, out)
-    contenders = frontier.contenders(grid, dataset, folder)
-    repeat(grid, {grid.pair, *contenders}, dataset, folder, options.repeat, options, out)
-
-
-def repeat(
-    grid: Grid,
-    conditions: Collection[Condition],
-    dataset: Dataset,
-    folder: Path,
-    repeats: int,
-    options: argparse.Namespace,
-    out: Console,
-) -> None:
-    """Makes the missing measurements of some conditions of a grid."""
     path = folder / f"{grid.name}.jsonl"
     done = jsonl.read(path)
-    tasks = runner.missing(grid, dataset, done, repeats, options.retry)
-    tasks = [task for task in tasks if task.condition in conditions]
+    tasks = runner.missing(grid, dataset, done, options.repeat, options.retry)
     if options.loaders:
         tasks = [task for task in tasks if task.condition.loader in options.loaders]
     other_cpus = {cpu for m in done if (cpu := m.provenance.get("cpu"))} - {host.cpu_name()}

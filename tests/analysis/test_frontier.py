@@ -13,7 +13,7 @@ from analysis.tables import compare, frontier, summary
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
 from harness.grids import Grid
-from harness.records import jsonl, orders
+from harness.records import orders
 from harness.records.measurement import Measurement
 
 BLOCKED = {"block_size": 8, "fetch_factor": 2}
@@ -77,25 +77,6 @@ def test_the_best_setting_is_the_fastest_that_is_diverse_and_has_enough_fetches(
     assert dict(chosen["native"].knobs) == SINGLE
     assert dict(chosen["scdataset"].knobs) == SINGLE
     assert FEW not in chosen.index
-
-
-def test_contenders_are_admitted_and_nearly_as_fast_as_the_fastest_of_their_loader(
-    measured: tuple, tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grid = Grid(name="frontier", title="", timing=Timing(), conditions=tuple(conditions()), contenders=True)
-    assert frontier.contenders(grid, tiny_set, tmp_path) == set()
-    for rows in measured[2].values():
-        jsonl.append(tmp_path / "frontier.jsonl", rows[0])
-    contenders = {(c.loader, c.knobs) for c in frontier.contenders(grid, tiny_set, tmp_path)}
-    single = tuple(sorted(SINGLE.items()))
-    assert contenders == {
-        ("native", single), ("scdataset", single), ("native_arrow", single), ("annloader", ()), ("huggingface", ()),
-        ("reference", ()),
-    }  # fmt: skip
-    monkeypatch.setattr(frontier, "WITHIN", 9)
-    assert ("native", single) not in {(c.loader, c.knobs) for c in frontier.contenders(grid, tiny_set, tmp_path)}
-    monkeypatch.setattr(frontier, "NEAR", 0.3)
-    assert ("native", single) in {(c.loader, c.knobs) for c in frontier.contenders(grid, tiny_set, tmp_path)}
 
 
 def test_the_best_setting_is_one_of_those_with_all_repeats(measured: tuple) -> None:

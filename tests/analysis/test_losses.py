@@ -85,15 +85,21 @@ def test_best_is_compared_with_best_over_workers_and_settings(tmp_path: Path) ->
     }
 
 
-def test_less_diverse_settings_do_not_hide_a_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("bits", "buffer_rows"), [(2.0, 1_000), (3.6, 1_000_000)])
+def test_less_diverse_settings_and_larger_buffers_do_not_hide_a_loss(
+    tmp_path: Path, bits: float, buffer_rows: int
+) -> None:
     blocked = record(tmp_path, "native", 1_000, BLOCKED)
     single = record(tmp_path, "native", 100, SINGLE)
     theirs = record(tmp_path, "annloader", 200, workers=1)
     assert compared(tmp_path) == {(UNCONVERTED_OURS, "native", "annloader", "won")}
     (tmp_path / "figures").mkdir()
-    rows = [f"plate,{c.key},{bits},3.6" for c, bits in ((blocked, 2.0), (single, 3.6), (theirs, 3.59))]
-    table = "\n".join(["label,key,entropy_bits,random_bits", *rows])
-    (tmp_path / "figures" / "d-g-diversity.csv").write_text(table)
+    of_each = ((blocked, bits, buffer_rows), (single, 3.6, 64), (theirs, 3.59, 64))
+    diversity = [f"plate,{c.key},{bits},3.6" for c, bits, _ in of_each]
+    buffers = [f"{c.key},{rows},1000" for c, _, rows in of_each]
+    stem = str(tmp_path / "figures" / "d-g")
+    Path(f"{stem}-diversity.csv").write_text("\n".join(["label,key,entropy_bits,random_bits", *diversity]))
+    Path(f"{stem}-table.csv").write_text("\n".join(["key,buffer_rows,values_per_cell", *buffers]))
     assert compared(tmp_path) == {(UNCONVERTED_OURS, "native", "annloader", "lost")}
     (comparison,) = losses.comparisons(tmp_path)
     assert comparison.diverse

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from rich.console import Console
 
 import loaders
-from analysis.tables import frontier
-from harness.commands import bench
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
 from harness.grids import Grid
@@ -219,21 +216,3 @@ def test_all_processes_of_a_condition_share_one_limit(
     assert workers.groups == [group, group]
     assert group.limit_bytes == 10**9
     assert m.provenance["limits"] == {"memory_bytes": 10**9, "kind": "cgroup v2"}
-
-
-def test_a_grid_of_contenders_tries_all_settings_once_and_repeats_the_contenders(
-    tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    conditions = [toy(seed=seed) for seed in range(4)]
-    grid = replace(grid_of(*conditions), contenders=True)
-    monkeypatch.setattr(frontier, "contenders", lambda *_: {conditions[2]})
-    monkeypatch.setattr(runner.run, "__defaults__", (Workers(OK),))
-    options = toys.SimpleNamespace(repeat=3, retry=False, loaders=None)
-    bench.measure(grid, tiny_set, tmp_path, options, Console(quiet=True))
-    rows = jsonl.read(tmp_path / f"{grid.name}.jsonl")
-    assert {(m.condition, m.repeat) for m in rows} == {
-        *((condition, 0) for condition in conditions),
-        *((conditions[i], repeat) for i in (0, 2) for repeat in (1, 2)),
-    }
-    assert [m.repeat for m in rows] == sorted(m.repeat for m in rows)
-    assert [(m.condition, m.repeat) for m in rows if m.again] == [(conditions[0], repeat) for repeat in range(3)]
