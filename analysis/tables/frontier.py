@@ -57,7 +57,7 @@ def settings(frame: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
     worst = mixing.worst(mixed).rename(columns={"label": "worst"})
     rows = frame[(frame["order"] == "random") & frame["cells_per_s"].notna()]
     rows = rows.merge(worst[["condition", "short_bits", "error_bits", "worst"]], on="condition")
-    rows["buffer_bytes"] = rows["buffer_rows"] * rows["values_per_cell"] * CSR_BYTES
+    rows["buffer_bytes"] = buffer_bytes(rows)
     rows["group"] = rows["loader"].map(group)
     rows["front"] = False
     for _, of_loader in rows.groupby("loader"):
@@ -66,6 +66,11 @@ def settings(frame: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
         (rows["short_bits"] <= WITHIN) & (rows["buffer_bytes"] <= BUFFER_BYTES) & (rows["fetches"] >= FEWEST_FETCHES)
     )
     return rows
+
+
+def buffer_bytes(frame: pd.DataFrame) -> pd.Series:
+    """The cells of a fetch as CSR in bytes, for each row of a table of `summary.table`."""
+    return frame["buffer_rows"] * frame["values_per_cell"] * CSR_BYTES
 
 
 def group(loader: str) -> str:

@@ -18,7 +18,6 @@ from analysis.tables import command, compare, frontier
 from analysis.tables.compare import Measured, Ratio
 from analysis.tables.summary import chance_of, measured_on
 from harness.condition import Condition
-from harness.grids import CSR_BYTES
 from harness.records import jsonl
 from harness.records.measurement import RULES_EDITION, Measurement
 from harness.records.validate import KINDS
@@ -78,7 +77,7 @@ def _diverse(stem: Path) -> set[str]:
     frame = pd.read_csv(mixed, dtype={"key": str})
     short = (frame["random_bits"] - frame["entropy_bits"]).groupby(frame["key"]).max()
     rows = pd.read_csv(table, dtype={"key": str}).set_index("key")
-    small = rows["buffer_rows"] * rows["values_per_cell"] * CSR_BYTES <= frontier.BUFFER_BYTES
+    small = frontier.buffer_bytes(rows) <= frontier.BUFFER_BYTES
     return set(short.index[short <= frontier.WITHIN]) & set(small.index[small])
 
 

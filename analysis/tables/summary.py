@@ -236,15 +236,19 @@ def _row(
         "cool": any(doubts.cool(m) for m in ok),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "status": "ok" if ok else last.status,
-        "reason": None if len(ok) == len(rows) else last.reason if not ok else _partly(rows),
+        "reason": _reason(rows),
         "marks": list(ok[-1].marks.values()) if ok else [],
         "doubts": sorted({d for m in ok for d in doubts.of_row(m)}) + doubts.of_repeats(ok),
     }
 
 
-def _partly(rows: Sequence[Measurement]) -> str:
-    """Which repeats of a condition gave no throughput, though others did, and why."""
+def _reason(rows: Sequence[Measurement]) -> str | None:
+    """Why a condition, or some of its repeats, has no throughput; None if all repeats have one."""
     without = [m for m in rows if m.status != "ok"]
+    if not without:
+        return None
+    if len(without) == len(rows):
+        return rows[-1].reason
     reasons = dict.fromkeys(f"{m.status}, {m.reason}" for m in without)
     return f"without {len(without)} of {len(rows)} repeats: {'; '.join(reasons)}"
 
