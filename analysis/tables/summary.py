@@ -96,6 +96,7 @@ def table(
 
     entropy_bits: entropy of the data set's first label in a minibatch; ideal_bits: its expectation for random sampling.
     read_per_delivered: bytes read from the disk for each byte of the cells' counts as CSR, for either output.
+    reads_per_1000: reads from the disk for a thousand cells, where the disk is limited.
     start_s: seconds from opening to the first minibatch, without imports. counts_per_s: stored values per second.
     buffer_rows: the cells of a fetch, of all workers and processes. net_bytes: see `net_bytes`.
     waiting_share: share of the window in which the consumer waited for minibatches. ceiling_cells_per_s: the lowest of
@@ -228,6 +229,7 @@ def _row(
         "read_per_delivered": _median(
             m.disk_read_bytes / (m.rows * cell_bytes) for m in ok if m.disk_read_bytes is not None
         ),
+        "reads_per_1000": _median(m.disk_reads / m.rows * 1000 for m in ok if m.disk_reads is not None),
         "waiting_share": _median(m.waiting_s / m.seconds for m in ok if m.waiting_s is not None),
         "net_bytes": max((net for m in ok if (net := net_bytes(m)) is not None), default=np.nan),
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),

@@ -14,7 +14,7 @@ REGIMES = {
     "bounded": "`bounded` (all memory of the loader limited to less than a quarter of the store)",
     "cold": "of the first edition of the rules (an empty page cache at first; later epochs may come from memory)",
 }
-LATER = {"counts_per_s": np.nan, "net_bytes": np.nan, "cool": False, "disk": ""}
+LATER = {"counts_per_s": np.nan, "net_bytes": np.nan, "reads_per_1000": np.nan, "cool": False, "disk": ""}
 """Columns that tables of the first edition of the rules lack, with the value that stands for "not measured"."""
 SEPARATOR = " | "  # between several texts in one CSV field
 
@@ -24,7 +24,7 @@ def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
 
     The columns on conversion, ceiling, consumer and warm cache are present only if some row has a value for them.
     """
-    optional = ("convert_s", "times_warm", "share_of_ceiling", "net_bytes")
+    optional = ("convert_s", "times_warm", "share_of_ceiling", "net_bytes", "reads_per_1000")
     shown = {name: frame[name].notna().any() for name in optional}
     shown["consumer_ms"] = frame["consumer_ms"].any()
     return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
@@ -75,6 +75,7 @@ def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str
         "gross, MB": number(np.nan if pd.isna(peak) else peak / 1e6, "{:,.0f}"),
         "CPU, us/cell": number(row["cpu_us_per_cell"], "{:,.0f}"),
         "disk/CSR": number(row["read_per_delivered"], "{:.2f}"),
+        **({"reads/1,000 cells": number(row["reads_per_1000"], "{:,.0f}")} if shown["reads_per_1000"] else {}),
         **({"of ceiling": _ceiling(row)} if shown["share_of_ceiling"] else {}),
         **({"waiting": number(row["waiting_share"], "{:.0%}")} if shown["consumer_ms"] else {}),
         **({"x warm": number(row["times_warm"], "{:.2g}")} if shown["times_warm"] else {}),

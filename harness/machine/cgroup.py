@@ -1,6 +1,7 @@
 """Limits a worker's memory, page cache included, and its disk, with Linux control groups (version 1 or 2)."""
 
 import os
+import re
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ JOIN = 'for n in $(seq "$1"); do shift; echo $$ > "$1" || exit 1; done; shift; e
 
 Controller = Literal["memory", "io"]
 V1_NAMES = {"memory": "memory", "io": "blkio"}
+COUNT_OF_READS = re.compile(r"\b(?:Read |rios=)(\d+)")  # in version 1 and 2
 
 
 class Group:
@@ -101,6 +103,28 @@ def kind(*controllers: Controller) -> str | None:
         return created.kind if created else None
 
 
+def own_reads() -> int | None:
+    """The number of reads from disks by all processes of this process's group, while its reads are limited.
+
+    None if it is not a group that `group` created, or if this group does not count them.
+    """
+    own = _own()
+    for name, file in (("blkio", "blkio/{}/blkio.throttle.io_serviced"), ("", "{}/io.stat")):
+        path = ROOT / file.format(own.get(name, ""))
+        if path.parent.name.startswith(f"{PREFIX}-") and path.exists():
+            return sum(map(int, COUNT_OF_READS.findall(path.read_text())))
+    return None
+
+
+def _own() -> dict[str, str]:
+    """The groups of this process, relative to ROOT and the controller: by controller, and "" is that of version 2."""
+    try:
+        lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]
+    except OSError:  # not Linux
+        return {}
+    return {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
+
+
 def _create(controllers: tuple[Controller, ...]) -> Group | None:
     for kind, parents in _parents(controllers):
         folders: dict[Controller, Path] = {}
@@ -130,11 +154,7 @@ def _parents(controllers: tuple[Controller, ...]) -> Iterator[tuple[str, dict[Co
     parent comes first because a group that contains processes cannot pass controllers on. In a user's session, systemd
     delegates it to the user.
     """
-    try:
-        lines = [line.split(":", 2) for line in OWN.read_text().splitlines()]
-    except OSError:  # not Linux
-        return
-    own = {name: path.lstrip("/") for _, names, path in lines for name in names.split(",")}
+    own = _own()
     v1 = {controller: V1_NAMES[controller] for controller in controllers}
     if all(name in own and (ROOT / name / "cgroup.procs").exists() for name in v1.values()):
         yield "cgroup v1", {controller: ROOT / name / own[name] for controller, name in v1.items()}

@@ -11,15 +11,19 @@ from typing import NamedTuple
 
 import psutil
 
+from harness.machine import cgroup
+
 
 class Usage(NamedTuple):
     """Totals of this process, its living descendants, and its children that have ended and were waited for.
 
-    cpu_s: CPU time in seconds. disk_read_bytes: bytes read from storage; None if they cannot be measured.
+    cpu_s: CPU time in seconds. disk_read_bytes: bytes read from storage; None if they cannot be measured. disk_reads:
+    the number of reads from disks, of all workers together that share limits; None if they are not counted.
     """
 
     cpu_s: float
     disk_read_bytes: int | None
+    disk_reads: int | None
 
 
 def usage() -> Usage:
@@ -35,7 +39,7 @@ def usage() -> Usage:
             continue
         child_read = _read_bytes(str(child.pid))
         read = None if read is None or child_read is None else read + child_read
-    return Usage(cpu_s, read)
+    return Usage(cpu_s, read, cgroup.own_reads())
 
 
 def _read_bytes(pid: str) -> int | None:

@@ -91,7 +91,7 @@ def of_measurement(m: Measurement) -> list[str]:
         share = getattr(m, name)
         if share is not None and not 0 <= share <= 1:
             reasons.append(f"{name} is {share:g}, which is no share")
-    for name in ("import_s", "open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "peak_rss_bytes"):
+    for name in ("import_s", "open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "disk_reads", "peak_rss_bytes"):
         if (getattr(m, name) or 0) < 0:
             reasons.append(f"{name} is below 0")
     return reasons

@@ -10,7 +10,7 @@ from harness.run.job import Job, Outcome
 from harness.run.process import Progress, Spawn
 
 SUMMED = ("rows", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes", "held_bytes", "imported_bytes")
-LONGEST = ("import_s", "open_s", "first_batch_s", "second_batch_s", "epochs")
+LARGEST = ("import_s", "open_s", "first_batch_s", "second_batch_s", "epochs", "disk_reads")
 BROKEN = "another of the processes did not begin its window"
 
 
@@ -19,7 +19,7 @@ def spawn_together(
 ) -> Outcome:
     """Runs `job.condition.processes` workers, which begin to measure once all have opened, and joins their outcomes.
 
-    In the joint window, the fields SUMMED are sums over all workers, and the fields LONGEST are the largest of any
+    In the joint window, the fields SUMMED are sums over all workers, and the fields LARGEST are the largest of any
     worker. `seconds` is the time from the beginning of the first worker's window to the end of the last worker's. The
     joint rate is therefore less than the sum of the workers' rates if not all workers deliver during all of that time.
     Each worker has its own seed; only the first reports progress and records its order. If a worker fails, the outcome
@@ -61,15 +61,18 @@ def spawn_together(
         return next((outcome for outcome in failures if outcome.reason != BROKEN), failures[0])
     windows = [outcome.answer for outcome in outcomes]
     begins, ends = zip(*(window.edges_s for window in windows), strict=True)
-    sums = {name: _sum([getattr(window, name) for window in windows]) for name in SUMMED}
-    most = {name: max(getattr(window, name) for window in windows) for name in LONGEST}
+    joint = {
+        name: _known(joined, [getattr(window, name) for window in windows])
+        for names, joined in ((SUMMED, sum), (LARGEST, max))
+        for name in names
+    }
     seconds = max(ends) - min(begins)
-    together = replace(windows[0], **sums, **most, seconds=seconds, edges=None, waiting_s=None)
+    together = replace(windows[0], **joint, seconds=seconds, edges=None, waiting_s=None)
     return replace(outcomes[0], answer=together)
 
 
-def _sum(values: list[float | None]) -> float | None:
-    return None if None in values else sum(values)
+def _known(joined: Callable[[list], float], values: list[float | None]) -> float | None:
+    return None if None in values else joined(values)
 
 
 def _silent(phase: str, rows: int, seconds: float) -> None:

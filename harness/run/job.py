@@ -82,6 +82,7 @@ class Window:
     held_bytes: int | None
     imported_bytes: int | None
     disk_read_bytes: int | None
+    disk_reads: int | None
     marks: dict[str, str]
     edges_s: tuple[float, float]
 

@@ -119,7 +119,11 @@ def measure_window(job: Job, send: Send) -> Window:
         loader.close()
     values = asdict(trace)
     first, last, start_s = values.pop("begun"), values.pop("ended"), values.pop("start_s")
-    counted = first.disk_read_bytes is not None and last.disk_read_bytes is not None
+
+    def within_window(counter: str) -> int | None:
+        begun, ended = getattr(first, counter), getattr(last, counter)
+        return None if begun is None or ended is None else ended - begun
+
     return Window(
         **values,
         edges_s=(start_s, start_s + trace.seconds),
@@ -128,7 +132,8 @@ def measure_window(job: Job, send: Send) -> Window:
         open_s=open_s,
         fetches=fetches,
         cpu_s=last.cpu_s - first.cpu_s,
-        disk_read_bytes=last.disk_read_bytes - first.disk_read_bytes if counted else None,
+        disk_read_bytes=within_window("disk_read_bytes"),
+        disk_reads=within_window("disk_reads"),
         peak_rss_bytes=peak,
         held_bytes=None if None in held else max(held),
         imported_bytes=imported_bytes,

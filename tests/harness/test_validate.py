@@ -69,6 +69,7 @@ def test_valid_records_have_no_problems() -> None:
         ({"waiting_s": 121.0}, "it waited 121 s of 120.5"),
         ({"resident_after": 1.5}, "no share"),
         ({"disk_read_bytes": -1}, "below 0"),
+        ({"disk_reads": -1}, "below 0"),
         ({"status": "failed"}, "it is failed, and yet has rows"),
     ],
 )
