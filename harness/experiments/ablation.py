@@ -34,7 +34,7 @@ from harness.run.stores import store_path
 from loaders import decoding
 from loadstone import BlockLoader, BlockShuffling, Matrix, Minibatch, open_h5ad
 from loadstone.codecs import kernel, registry
-from loadstone.reading import arrays, matrix, plan
+from loadstone.reading import arrays, minibatches, plan, threads
 from loadstone.reading.plan import Copies
 
 TIMING = Timing(warmup_s=3, measure_s=3)  # the warm-up is to cover the first epoch, which verifies all checksums
@@ -105,10 +105,10 @@ PARTS = {
         {"memory": Unpooled()}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
     ),
     "dense rows zeroed one at a time, not all at once": Part(
-        {"densify": _zeroed_at_once}, setting=SETTING | {"output": "dense"}
+        patched={(minibatches, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
     ),
     "decoding threads at a lower priority than the consumer, dense": Part(
-        patched={(matrix, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
+        patched={(threads, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
     ),
     "read hints to the kernel, from a cold cache": Part(patched={(kernel, "ADVISE"): 0}, cold=True),
     "read hints to the kernel, in the page cache": Part(patched={(kernel, "ADVISE"): 0}),

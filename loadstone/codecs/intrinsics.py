@@ -179,7 +179,7 @@ def unlikely(typing_context, condition):
 
 
 load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
-store8, store64 = _store(8), _store(64)
+store8, store32, store64 = _store(8), _store(32), _store(64)
 
 
 @inlined

@@ -16,6 +16,7 @@ from loadstone.codecs.intrinsics import LINE, borrowed, call, copied, store8, st
 from loadstone.codecs.registry import ADVISE, BLOSC, C_FUNCTIONS, DEFLATE, PLAIN
 
 WILL_NEED = getattr(os, "POSIX_FADV_WILLNEED", 0)
+MOST_ADVISED = 2**20  # bytes; of a longer part Linux reads only as much as the disk takes at once, often 1.3 MB
 CHECKSUM_BYTES = 4  # at the end of a zlib stream
 
 _thread = threading.local()
@@ -67,7 +68,9 @@ def advise(fds, places, sizes) -> None:
 @compiled
 def _advise(function, fds, places, sizes):
     for i in range(len(fds)):
-        call(function, (fds[i], places[i], sizes[i], np.int64(WILL_NEED)))
+        for start in range(0, sizes[i], MOST_ADVISED):
+            n = min(MOST_ADVISED, sizes[i] - start)
+            call(function, (fds[i], places[i] + start, n, np.int64(WILL_NEED)))
 
 
 @compiled
@@ -87,7 +90,7 @@ def scatter(values, start, begin, end, target, out, n_genes):
         if n_genes >= 0 and not _are_genes(values[first : first + n], n_genes):
             return False
         if values.dtype == out.dtype:
-            _stream(values[first:].ctypes.data, out[place:].ctypes.data, n * out.itemsize)
+            stream(values[first:].ctypes.data, out[place:].ctypes.data, n * out.itemsize)
         else:
             # Unsigned indices cannot be negative, so numba adds no code for wraparound and the loop is vectorized.
             to, at = np.uint64(place), np.uint64(first)
@@ -110,7 +113,7 @@ def _are_genes(values, n_genes):
 
 
 @compiled
-def _stream(source, target, n):
+def stream(source, target, n):
     """Copies n bytes with non-temporal stores. A normal store would first read the cache line from memory.
 
     Non-temporal stores are not ordered. But this thread acquires the GIL, which is a memory barrier, before another

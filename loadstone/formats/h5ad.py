@@ -22,6 +22,7 @@ from loadstone.formats.h5ad_dense import DenseFiles, ThroughRows, Tiles
 from loadstone.formats.indexed import Indexed
 from loadstone.reading import validate
 from loadstone.reading.arrays import Array, Chunked, Plain, Table, Through, Verify, read_whole
+from loadstone.reading.disk import Disk
 from loadstone.reading.files import Files, describing, several
 from loadstone.reading.matrix import Matrix, Part, warn_if_slow
 
@@ -60,6 +61,7 @@ def open_h5ad(
     output: Literal["csr", "dense"] = "csr",
     threads: int | None = None,
     verify: Verify = "first",
+    disk: Disk | None = None,
 ) -> Matrix | Indexed:
     """Opens the matrix of h5ad files as a source for `BlockLoader`. The cells of the files follow one another.
 
@@ -69,7 +71,8 @@ def open_h5ad(
     matrix: the path in each file: "X", "raw/X" or "layers/NAME". output: "csr" or "dense", the form of the minibatches,
     float32 (rows, genes). threads: the number of decoding threads for CSR files; None: one per core. Dense files are
     read by one thread. verify: "first", "always" or "never", how often the checksums of gzip chunks of CSR files are
-    verified, see `Chunked`. Of the arrays of a CSR matrix, only indptr is read here.
+    verified, see `Chunked`. disk: what reads of CSR files cost, from which it follows which chunks are read together;
+    None: it is measured with a few reads, see `reading.disk`. Of the arrays of a CSR matrix, only indptr is read here.
 
     Raises OSError if a file is missing, truncated or unreadable. Raises ValueError for a damaged file, for files of
     different genes or forms, for a matrix in CSC, for data that lie in another file, and for invalid arguments.
@@ -95,7 +98,7 @@ def open_h5ad(
                     parts.append(_part(stored, files, verify))
             files.check()
             warn_if_slow(parts)
-            return Matrix(parts, n_genes, output=output, threads=threads, files=files)
+            return Matrix(parts, n_genes, output=output, threads=threads, disk=disk, files=files)
         arrays = []
         for stored in matrices:
             with describing(stored.path):

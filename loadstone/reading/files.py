@@ -86,6 +86,10 @@ class Files:
         """The size in bytes that the file had when it was opened."""
         return self.stamps[fd][1].size
 
+    def sizes(self) -> dict[int, int]:
+        """The sizes in bytes that the files had when they were opened, by their descriptors."""
+        return {fd: stamp.size for fd, (_, stamp) in self.stamps.items()}
+
     def check(self) -> None:
         """OSError if an open file was written to or truncated after it was opened, that is, if its `Stamp` differs."""
         for fd, (path, stamp) in self.stamps.items():

@@ -1,28 +1,25 @@
 """A CSR matrix on disk: several threads read the requested rows into one buffer."""
 
-import os
-import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from copy import copy
-from functools import cache
-from itertools import pairwise
+from concurrent.futures import Future
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from loadstone.codecs.kernel import advise
 from loadstone.reading.arrays import Array
 from loadstone.reading.buffers import Memory
-from loadstone.reading.densify import dense
+from loadstone.reading.disk import Disk, measured
 from loadstone.reading.files import Files
-from loadstone.reading.plan import Copies, of_rows, tasks
-from loadstone.reading.validate import choice, count, row_ids
+from loadstone.reading.minibatches import Minibatches, Rows
+from loadstone.reading.plan import Copies, of_rows, reads_of, tasks
+from loadstone.reading.reads import Reads
+from loadstone.reading.threads import decoding
+from loadstone.reading.validate import row_ids
 from loadstone.sampling.orders import aligned
 
-NICENESS = 10  # of the decoding threads, so that the thread that consumes minibatches has priority
 PIECES_PER_TASK = 128  # at most; a thread needs the GIL between two tasks
 TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that all threads finish at about the same time
 TASKS_AHEAD = 8  # whose reads are announced to the kernel; more would evict each other from a small page cache
@@ -37,20 +34,6 @@ class Part(NamedTuple):
     indptr: np.ndarray
     data: Array
     indices: Array
-
-
-class Rows(NamedTuple):
-    """The CSR arrays of some rows in memory: data float32 (nnz,), indices int32 (nnz,), indptr int64 (rows + 1,)."""
-
-    data: np.ndarray
-    indices: np.ndarray
-    indptr: np.ndarray
-
-    def cut(self, start: int, stop: int) -> "Rows":
-        """The rows `start` to `stop` (exclusive). data and indices are views; indptr is a new int32 array."""
-        indptr = self.indptr[start : stop + 1]
-        within = slice(indptr[0], indptr[-1])
-        return Rows(self.data[within], self.indices[within], (indptr - indptr[0]).astype(np.int32))
 
 
 class Gathering:
@@ -88,15 +71,14 @@ class Matrix:
 
     output: "csr" makes minibatches scipy.sparse.csr_matrix, whose data and indices are views into the buffer of the
     fetch; "dense" makes them new NumPy arrays. Both are float32 (rows, n_genes). threads: the number of decoding
-    threads; None: the number of cores available to the process. files: the open files of the parts. ValueError for an
-    invalid `output` or `threads`. Memory besides the fetches: 8 bytes per row, and 17 bytes per chunk that the compiled
-    loop reads.
+    threads; None: the number of cores available to the process. files: the open files of the parts. disk: what reads
+    from them cost; None: it is measured. ValueError for an invalid `output` or `threads`. Memory besides the fetches:
+    8 bytes per row, and 17 bytes per chunk that the compiled loop reads.
     """
 
     # These are attributes so that an ablation can replace them for a single matrix.
     pieces_per_task = PIECES_PER_TASK
     divide = staticmethod(tasks)
-    densify = staticmethod(dense)
 
     def __init__(
         self,
@@ -105,19 +87,25 @@ class Matrix:
         *,
         output: Literal["csr", "dense"] = "csr",
         threads: int | None = None,
+        disk: Disk | None = None,
         files: Files,
     ) -> None:
-        choice("output", output, ("csr", "dense"))
-        self.threads = _cores() if threads is None else count("threads", threads)
-        self.parts, self.n_genes, self.output, self.files = parts, n_genes, output, files
+        self.minibatches = Minibatches(n_genes, output)
+        self.parts, self.n_genes, self.files = parts, n_genes, files
+        self.disk = disk or measured(files.sizes())
         self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
-        self.pool = ThreadPoolExecutor(self.threads, thread_name_prefix="decode", initializer=_give_way)
-        self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
+        self.pool, self.threads = decoding(threads)
         self.blocks: dict[int, np.ndarray | int] = {}
         self.memory = Memory()
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
+
+    @property
+    def row_bytes(self) -> float:
+        """The mean size in bytes of a row as CSR, float32 and int32."""
+        n_values = sum(int(part.indptr[-1]) for part in self.parts)
+        return 8 * n_values / max(1, len(self)) + 8
 
     def __getitem__(self, rows: np.ndarray) -> csr_matrix:
         """The rows with these ids, in this order, float32 (len(rows), n_genes); CSR for any `output`.
@@ -183,21 +171,15 @@ class Matrix:
         n_pieces = sum(len(each.of) for each in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), self.pieces_per_task))
         work = list(self.divide(copies, size))
-        for task in work[:TASKS_AHEAD]:
-            _advise(task)
-        return Gathering(fetched, [self.pool.submit(_copy, work, i) for i in range(len(work))], self.files.check)
+        reads = reads_of(work, self.disk) if work else []
+        for each in reads[:TASKS_AHEAD]:
+            advise(each.file, each.place, each.size)
+        copying = [self.pool.submit(_copy, work, reads, i) for i in range(len(work))]
+        return Gathering(fetched, copying, self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
-        for start, stop in pairwise(cuts):
-            batch = fetched.cut(start, stop)
-            yield self._csr(batch) if self.output == "csr" else self.densify(*batch, self.n_genes)
-
-    def _csr(self, batch: Rows) -> csr_matrix:
-        # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.
-        x = copy(self.empty(len(batch.indptr) - 1))
-        x.data, x.indices, x.indptr = batch
-        return x
+        yield from self.minibatches.cut(fetched, cuts)
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
@@ -205,7 +187,7 @@ class Matrix:
 
 
 def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:
-    """A `Matrix` of the parts that `open_parts(files)` returns. options: `output` and `threads` of `Matrix`.
+    """A `Matrix` of the parts that `open_parts(files)` returns. options: `output`, `threads` and `disk` of `Matrix`.
 
     `open_parts` opens its files in `files`. `Matrix.close` closes them; if an error is raised here, they are closed.
     """
@@ -228,24 +210,9 @@ def warn_if_slow(parts: Sequence[Part]) -> None:
         warnings.warn(f"{names[0]} {reason}{others}", stacklevel=3)
 
 
-def _give_way() -> None:
-    if sys.platform == "linux":  # on other systems the niceness cannot be set for a single thread
-        thread = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, thread, max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread)))
-
-
-def _advise(task: list[Copies]) -> None:
-    for copies in task:
-        copies.advise()
-
-
-def _copy(work: list[list[Copies]], i: int) -> None:
+def _copy(work: list[list[Copies]], reads: list[Reads], i: int) -> None:
     if i + TASKS_AHEAD < len(work):
-        _advise(work[i + TASKS_AHEAD])
+        ahead = reads[i + TASKS_AHEAD]
+        advise(ahead.file, ahead.place, ahead.size)
     for copies in work[i]:
         copies.run()
-
-
-def _cores() -> int:
-    """The number of cores on which this process may run, taking its CPU affinity mask into account."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

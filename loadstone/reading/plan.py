@@ -1,13 +1,16 @@
 """The plan of a fetch: which pieces of the arrays are read and where their rows are copied, divided into tasks."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from loadstone.codecs.kernel import advise, copy_pieces, scatter
+from loadstone.codecs.kernel import copy_pieces, scatter
 from loadstone.codecs.registry import is_compiled
 from loadstone.reading.arrays import Array, Pieces
+from loadstone.reading.disk import Disk
+from loadstone.reading.reads import Reads, join
 from loadstone.reading.validate import genes
 
 
@@ -34,9 +37,6 @@ class Copies(NamedTuple):
 
     def cut(self, which: slice | np.ndarray) -> "Copies":
         return self._replace(of=self.of[which], pieces=Pieces(*(field[which] for field in self.pieces)))
-
-    def advise(self) -> None:
-        advise(self.pieces.fd, self.pieces.place, self.pieces.size)
 
     def run(self) -> None:
         """Reads the pieces and copies their rows.
@@ -105,3 +105,13 @@ def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
                 task, room = [], size
     if task:
         yield task
+
+
+def reads_of(work: Sequence[list[Copies]], disk: Disk) -> list[Reads]:
+    """For each task, the reads that bring the pieces of the compiled loop. A read is of the first task it serves."""
+    counts = [sum(len(copies.pieces.fd) for copies in task) for task in work]
+    pieces = [copies.pieces for task in work for copies in task]
+    fd, place, size = (np.concatenate([getattr(each, name) for each in pieces]) for name in ("fd", "place", "size"))
+    reads = join(fd, place, size, disk)
+    cuts = np.searchsorted(reads.piece, np.cumsum([0, *counts]))
+    return [Reads(*(field[a:b] for field in reads)) for a, b in pairwise(cuts.tolist())]

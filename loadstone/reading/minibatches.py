@@ -1,0 +1,52 @@
+"""The rows of a fetch in memory, and the minibatches that are cut from them."""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cache
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from loadstone.reading.densify import dense
+from loadstone.reading.validate import choice
+
+
+class Rows(NamedTuple):
+    """The CSR arrays of some rows in memory: data float32 (nnz,), indices int32 (nnz,), indptr int64 (rows + 1,)."""
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+
+    def cut(self, start: int, stop: int) -> "Rows":
+        """The rows `start` to `stop` (exclusive). data and indices are views; indptr is a new int32 array."""
+        indptr = self.indptr[start : stop + 1]
+        within = slice(indptr[0], indptr[-1])
+        return Rows(self.data[within], self.indices[within], (indptr - indptr[0]).astype(np.int32))
+
+
+class Minibatches:
+    """Makes minibatches from the rows of a fetch.
+
+    output: "csr" makes them scipy.sparse.csr_matrix, whose data and indices are views into the fetch; "dense" makes
+    them new NumPy arrays. Both are float32 (rows, n_genes). ValueError for another `output`.
+    """
+
+    def __init__(self, n_genes: int, output: Literal["csr", "dense"]) -> None:
+        choice("output", output, ("csr", "dense"))
+        self.n_genes, self.output = n_genes, output
+        self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
+
+    def cut(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
+        """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
+        for start, stop in pairwise(cuts):
+            batch = fetched.cut(start, stop)
+            yield self._csr(batch) if self.output == "csr" else dense(*batch, self.n_genes)
+
+    def _csr(self, batch: Rows) -> csr_matrix:
+        # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.
+        x = copy(self.empty(len(batch.indptr) - 1))
+        x.data, x.indices, x.indptr = batch
+        return x
