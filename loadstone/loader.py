@@ -1,7 +1,7 @@
 """Minibatches of cells for training: block sampling with batched fetching."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,14 +12,21 @@ from loadstone.sampling.orders import Subset
 from loadstone.sampling.samplers import BlockShuffling, Sampler
 from loadstone.sampling.sharding import Share, turn_of
 
+USUAL_FETCH = 256  # minibatches in a fetch, if the size of the rows is not known
+FEWEST_FETCHES = 8
+FETCHES_HELD = 3.4  # in memory: the current one, the next, one whose last minibatches are in use, and `buffers.SPARE`
+
 
 class Source(Protocol):
     """What `BlockLoader` needs of a collection of rows. Implemented by `Matrix` and `Indexed`.
 
     gather(rows): starts to read the rows with these ids, int64 (n,), as one fetch. batches(fetched, cuts): yields the
     minibatches of a fetch; `fetched` is `Gathering.result()`, and minibatch i has the rows cuts[i] to cuts[i + 1] of
-    the fetch. aligned_blocks: see `Matrix.aligned_blocks`.
+    the fetch. aligned_blocks: see `Matrix.aligned_blocks`. row_bytes: the mean size of a row in a fetch; None: unknown.
     """
+
+    @property
+    def row_bytes(self) -> float | None: ...
 
     def __len__(self) -> int: ...
 
@@ -54,9 +61,11 @@ class BlockLoader:
         for batch in loader:
             batch.x, batch.rows
 
-    A fetch reads `batch_size * fetch_factor` rows, in the order of the sampler, and is divided into minibatches. For
-    given arguments, the order depends only on the seed and the epoch index. The minibatches of an epoch are divided
-    among ranks and workers (see `sampling.sharding.Share`). Not thread-safe; only one epoch can be iterated at a time.
+    A fetch reads `batch_size * fetch_factor` rows, in the order of the sampler, and is divided into minibatches. With
+    "auto", it is as large as `memory` allows, in bytes for the buffers of all workers. `sampler.block_size` and
+    `fetch_rows` are what was chosen. For given arguments, the order depends only on the seed and the epoch index. The
+    minibatches of an epoch are divided among ranks and workers (see `sampling.sharding.Share`). Not thread-safe; only
+    one epoch can be iterated at a time.
 
     source: the result of `open_h5ad`, whose argument `output` selects CSR or dense minibatches, or any other `Source`.
     `BlockLoader.close` closes the source. subset: the ids of the rows to deliver, for example of a training split, in
@@ -74,7 +83,8 @@ class BlockLoader:
         *,
         sampler: Sampler = BlockShuffling(),  # noqa: B008 - frozen
         batch_size: int = 64,
-        fetch_factor: int = 256,
+        fetch_factor: int | Literal["auto"] = "auto",
+        memory: int = 1_000_000_000,
         subset: np.ndarray | None = None,
         labels: Mapping[str, np.ndarray] | None = None,
         drop_last: bool = False,
@@ -84,19 +94,27 @@ class BlockLoader:
         worker: int = 0,
         workers: int = 1,
     ) -> None:
-        batch_size, fetch_factor = count("batch_size", batch_size), count("fetch_factor", fetch_factor)
+        batch_size = count("batch_size", batch_size)
         for name, place, among in (
             ("rank", rank, count("ranks", ranks)),
             ("worker", worker, count("workers", workers)),
         ):
             if not 0 <= place < among:
                 raise ValueError(f"{name} {place} is not one of {among}")
-        self.source, self.sampler, self.labels = source, sampler, dict(labels or {})
+        self.source, self.labels = source, dict(labels or {})
         for name, codes in self.labels.items():
             if len(codes) != len(source):
                 raise ValueError(f"labels {name!r} has {len(codes):,} codes, but the source has {len(source):,} rows")
-        self.batch_size, self.fetch_rows, self.seed = batch_size, batch_size * fetch_factor, seed
+        if fetch_factor == "auto":
+            fetch_factor = _largest_fetch(source, batch_size, count("memory", memory) / workers)
+        self.batch_size, self.fetch_rows, self.seed = batch_size, batch_size * count("fetch_factor", fetch_factor), seed
         self.subset = None if subset is None else _subset(subset, len(source))
+        if isinstance(sampler, BlockShuffling):
+            rows = slice(None) if self.subset is None else self.subset
+            selected = {name: codes[rows] for name, codes in self.labels.items()}
+            n = len(source) if self.subset is None else len(self.subset)
+            sampler = sampler.chosen(source, self.subset, n, self.fetch_rows, batch_size, selected)
+        self.sampler = sampler
         self.rank, self.ranks, self.worker, self.workers, self.drop_last = rank, ranks, worker, workers, drop_last
         self.epoch_index, self.delivered = 0, 0
         self.is_new = True
@@ -167,6 +185,17 @@ class BlockLoader:
         ]
         self.drawn = index, shares
         return shares
+
+
+def _largest_fetch(source: Source, batch_size: int, memory: float) -> int:
+    """The most minibatches in a fetch such that all buffers fit into `memory` bytes; at least 1.
+
+    No more than let an epoch have FEWEST_FETCHES fetches, so that reading overlaps with training, or USUAL_FETCH.
+    """
+    if source.row_bytes is None:
+        return USUAL_FETCH
+    most = memory / (FETCHES_HELD * source.row_bytes * batch_size)
+    return max(1, int(min(most, max(USUAL_FETCH, len(source) / (FEWEST_FETCHES * batch_size)))))
 
 
 def _subset(subset: np.ndarray, n: int) -> np.ndarray:

@@ -36,6 +36,8 @@ class Indexed:
     batch_transform(batch): transforms the result of batch_callback into `Minibatch.x`. Default: batch, unchanged.
     """
 
+    row_bytes = None  # the collection may hold anything
+
     def __init__(
         self,
         collection: Any,

@@ -1,11 +1,13 @@
 """Samplers. A sampler holds the options of a sampling method, and makes the order of the rows in each epoch."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
 import numpy as np
 
 from loadstone.reading.validate import count
+from loadstone.sampling.mixing import longest_block
 from loadstone.sampling.orders import BlockShuffled, BlockWeighted, Order, Streamed, balanced
 
 
@@ -41,16 +43,40 @@ class Streaming:
 class BlockShuffling:
     """Every row once, in shuffled blocks of up to `block_size` consecutive rows; the rows of a fetch are shuffled too.
 
-    A block size of 1 is random access. aligned: whether blocks end at chunk boundaries where possible, if the source is
-    chunked; blocks may then have fewer rows than `block_size`. ValueError if block_size is not a whole number of at
-    least 1.
+    A block size of 1 is random access. "auto": the longest block, a power of two, with which a minibatch is at most
+    `within` bits short of random for each label that `BlockLoader` was given; without labels, half the fetch factor,
+    by the rule of the scDataset paper (see `mixing.longest_block`). aligned: whether blocks end at chunk boundaries
+    where possible, if the source is chunked; blocks may then have fewer rows than `block_size`. ValueError if
+    block_size is neither "auto" nor a whole number of at least 1, or if `within` is not a positive number.
     """
 
-    block_size: int = 16
+    block_size: int | Literal["auto"] = "auto"
     aligned: bool = True
+    within: float = 0.05
 
     def __post_init__(self) -> None:
-        count("block_size", self.block_size)
+        if self.block_size != "auto":
+            count("block_size", self.block_size)
+        if not self.within > 0:
+            raise ValueError(f"within must be a positive number of bits, not {self.within!r}")
+
+    def chosen(
+        self,
+        blocks: Blocks,
+        rows: np.ndarray | None,
+        n_rows: int,
+        fetch_rows: int,
+        batch_size: int,
+        labels: Mapping[str, np.ndarray],
+    ) -> "BlockShuffling":
+        """The same with a number in place of "auto". labels: the codes of the selected rows by name, (n_rows,) each."""
+        if self.block_size != "auto":
+            return self
+
+        def order_of(block_size: int) -> Order:
+            return replace(self, block_size=block_size).order(blocks, rows, n_rows, fetch_rows, 0, 0)
+
+        return replace(self, block_size=longest_block(order_of, labels, batch_size, fetch_rows, self.within))
 
     def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
         whole = self.aligned and self.block_size > 1
