@@ -28,6 +28,7 @@ NAMES = {
     "native_zarr_shuffled": "loaders.native:NativeZarrShuffled",
     "native_arrow": "loaders.native:NativeArrow",
     "native_bionemo": "loaders.native:NativeBioNeMo",
+    "native_cellstream": "loaders.native:NativeCellStream",
     "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
     "cellarium": "loaders.cellarium:Cellarium",
     "slaf": "loaders.slaf:Slaf",

@@ -12,11 +12,12 @@ from harness.data.dataset import Dataset
 from harness.data.inspect import natural
 from loaders.annbatch import COLLECTION, AnnBatch, AnnBatchUnshuffled
 from loaders.bionemo import WHOLE, BioNeMo
+from loaders.cellstream import STORE, CellStream
 from loaders.convert import OF_NUMBA
 from loaders.decoding import of_store
 from loaders.huggingface import HuggingFace
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
-from loadstone import BlockLoader, BlockShuffling, Streaming, open_h5ad
+from loadstone import BlockLoader, BlockShuffling, Streaming, open_csad, open_h5ad
 from loadstone.formats import arrow, scdl, zarr_group
 from loadstone.loader import Source
 from loadstone.reading.files import Files
@@ -46,6 +47,11 @@ class Native:
         return open_h5ad(dataset.paths, output=output)
 
     @classmethod
+    def opening(cls, path: Path, output: str) -> str:
+        """The call that opens the source, as Python code. path: the folder of the store."""
+        return f"open_h5ad(paths, output={output!r})"
+
+    @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "Native":
         if condition.workers:
             raise Incompatible("it reads with threads inside one process; set cores instead of workers")
@@ -72,12 +78,13 @@ class Native:
         sampler = "Streaming()"
         if condition.order != "stream":
             sampler = f"BlockShuffling({knobs['block_size']}, aligned={knobs['aligned']})"
-        return f"""from loadstone import BlockLoader, BlockShuffling, Streaming, obs_codes, open_h5ad
+        opening = cls.opening(path, condition.output)
+        return f"""from loadstone import BlockLoader, BlockShuffling, Streaming, obs_codes, {opening.split("(")[0]}
 
 paths = {[str(path) for path in dataset.paths]}
 labels = {labels if dataset.label_names else "{}"}
 loader = BlockLoader(
-    open_h5ad(paths, output={condition.output!r}),
+    {opening},
     sampler={sampler},
     batch_size={condition.batch_size},
     fetch_factor={knobs["fetch_factor"]},
@@ -179,3 +186,21 @@ class NativeBioNeMo(NativeOver):
 
 def _groups(path: Path) -> list[Path]:
     return sorted((path / COLLECTION).glob("dataset_*"), key=natural)
+
+
+class NativeCellStream(Native):
+    """loadstone over cellstream's archive. The default is single cells at random, since each is compressed alone."""
+
+    name = "native_cellstream"
+    imports = (*CellStream.imports, *OURS)
+    store = CellStream.store
+    prepare = CellStream.prepare
+    knobs = Native.knobs | {"block_size": 1}
+
+    @classmethod
+    def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
+        return open_csad(path / STORE, output=output)
+
+    @classmethod
+    def opening(cls, path: Path, output: str) -> str:
+        return f"open_csad({str(path / STORE)!r}, output={output!r})"

@@ -14,6 +14,7 @@ codecs/ decodes chunks in compiled loops. loader.py combines these into `BlockLo
 as a torch dataset. `python -m loadstone.compile` compiles the loops before their first use.
 """
 
+from loadstone.formats.csad import open_csad
 from loadstone.formats.h5ad import open_h5ad
 from loadstone.formats.indexed import Indexed
 from loadstone.formats.obs import obs_codes
@@ -31,5 +32,6 @@ __all__ = [
     "Minibatch",
     "Streaming",
     "obs_codes",
+    "open_csad",
     "open_h5ad",
 ]

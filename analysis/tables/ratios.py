@@ -120,7 +120,36 @@ def other_stores() -> Iterator[Comparison]:
                 yield "csr", blocks(ours, block, fetch), {"loader": OWN_ACCESS[ours]}
 
 
-COMPARED = {"geometry": geometry, "regimes": regimes, "disks": disks, "scdl": scdl, "figure34-short": other_stores}
+def reads() -> Iterator[Comparison]:
+    """Ours against scDataset on each disk."""
+    for disk in ("hdd", "gp3", "nvme"):
+        for setting in ((16, 64), (16, 256), (64, 64), (64, 256), (256, 256)):
+            under = {"disk": disk}
+            yield disk, blocks("native", *setting, **under), blocks("scdataset", *setting, **under)
+
+
+def csad() -> Iterator[Comparison]:
+    """Ours on cellstream's archive against the library, single cells at random and in blocks."""
+    settings = {
+        None: [(1, 16), (1, 64), (1, 256), (16, 256), (64, 256)],
+        "hdd": [(16, 64), (64, 64)],
+        "gp3": [(1, 64), (16, 64), (64, 64)],
+    }
+    for disk, of_disk in settings.items():
+        for setting in of_disk:
+            ours, theirs = blocks("native_cellstream", *setting, disk=disk), {"loader": "cellstream", "disk": disk}
+            yield disk or "warm", ours, theirs
+
+
+COMPARED = {
+    "geometry": geometry,
+    "regimes": regimes,
+    "disks": disks,
+    "scdl": scdl,
+    "figure34-short": other_stores,
+    "reads": reads,
+    "csad": csad,
+}
 """The comparisons of each grid."""
 
 
