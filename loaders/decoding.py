@@ -122,10 +122,10 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
 
     def densify(share: tuple) -> int:
         first, stop = share
-        x = np.empty((BATCH, source.n_genes), np.float32)
+        zeros, x = np.zeros(source.n_genes, np.float32), np.empty((BATCH, source.n_genes), np.float32)
         for start in range(first, stop, BATCH):
             batch = cells.cut(start, min(start + BATCH, stop))
-            fill(*batch, x[: len(batch.indptr) - 1])
+            fill(*batch, zeros, x[: len(batch.indptr) - 1])
         return stop - first
 
     if output == "csr":
@@ -158,7 +158,7 @@ def _rate(workers: Sequence[Callable[[], int]], seconds: float) -> float:
 
 
 def _nnz(source: Matrix) -> int:
-    return sum(int(part.indptr[-1]) for part in source.parts)
+    return sum(part.starts.total for part in source.parts)
 
 
 def _piece_bytes(source: Matrix) -> int:

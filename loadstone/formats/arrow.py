@@ -9,6 +9,7 @@ import numpy as np
 from loadstone.reading.arrays import Plain
 from loadstone.reading.files import Files, describing, open_regular
 from loadstone.reading.matrix import Part
+from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.validate import NUMBERS
 
 COLUMNS = {"expressions": NUMBERS, "genes": "iu"}  # for each column, the kinds of NumPy dtypes that it may hold
@@ -80,7 +81,7 @@ def _part(path: Path, files: Files) -> tuple[Any, Part]:
     if not len(sizes):
         edges, places = np.array([0, 0]), {name: [0] for name in COLUMNS}
     arrays = [Plain(f"{path}: {name}", fd, types[name], edges, np.array(places[name])) for name in COLUMNS]
-    return schema, Part(indptr, *arrays)
+    return schema, Part(RowStarts.of(str(path), indptr), *arrays)
 
 
 def _type(path: Path, schema, name: str) -> np.dtype:

@@ -9,7 +9,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -21,8 +21,9 @@ from loadstone.reading.buffers import Memory
 from loadstone.reading.disk import Disk, are_cached, measured
 from loadstone.reading.files import Files, describing
 from loadstone.reading.matrix import TASKS_AHEAD, TASKS_PER_THREAD, Gathering
-from loadstone.reading.minibatches import Minibatches, Rows
+from loadstone.reading.minibatches import Minibatches, Output, Rows
 from loadstone.reading.reads import Reads, join
+from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.threads import decoding
 from loadstone.reading.validate import row_ids
 
@@ -36,38 +37,38 @@ CELLS_PER_TASK = 512  # at most; a thread needs the GIL between two tasks
 class Cells:
     """The cells of an archive, a source for `BlockLoader`. `close` ends its threads and closes the file.
 
-    offsets: the place of each cell's frame in the file, and the end of the last, int64 (cells + 1,). indptr: the same
-    for its values, int64 (cells + 1,). output, threads, disk: see `open_csad`.
+    frames, values: where the frame of each cell begins in the file after `first`, in bytes, and where its values begin
+    among all values. output, threads, disk: see `open_csad`.
     """
 
     def __init__(
         self,
         path: Path | str,
         fd: int,
-        offsets: np.ndarray,
-        indptr: np.ndarray,
+        first: int,
+        frames: RowStarts,
+        values: RowStarts,
         n_genes: int,
         *,
-        output: Literal["csr", "dense"],
+        output: Output,
         threads: int | None,
         disk: Disk | None,
         files: Files,
     ) -> None:
         self.minibatches = Minibatches(n_genes, output)
-        self.path, self.fd, self.offsets, self.indptr, self.n_genes, self.files = (
-            path, fd, offsets, indptr, n_genes, files,
-        )  # fmt: skip
+        self.path, self.fd, self.n_genes, self.files = path, fd, n_genes, files
+        self.first, self.frames, self.values = first, frames, values
         self.disk = disk or measured(files.sizes())
         self.pool, self.threads = decoding(threads)
         self.memory = Memory()
 
     def __len__(self) -> int:
-        return len(self.indptr) - 1
+        return len(self.values)
 
     @property
     def row_bytes(self) -> float:
         """The mean size in bytes of a row as CSR, float32 and int32."""
-        return 8 * int(self.indptr[-1]) / max(1, len(self)) + 8
+        return 8 * self.values.total / max(1, len(self)) + 8
 
     def __getitem__(self, rows: np.ndarray) -> csr_matrix:
         """The rows with these ids, in this order, float32 (len(rows), n_genes); CSR for any `output`.
@@ -88,13 +89,13 @@ class Cells:
         """
         by_place = np.argsort(rows)
         ordered = rows[by_place]
-        count = self.indptr[ordered + 1] - self.indptr[ordered]
+        count = self.values[ordered + 1] - self.values[ordered]
         indptr = np.zeros(len(rows) + 1, np.int64)
         indptr[1:][by_place] = count
         np.cumsum(indptr, out=indptr)
         fetched = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
-        place = self.offsets[ordered]
-        size = self.offsets[ordered + 1] - place
+        place = self.first + self.frames[ordered]
+        size = self.first + self.frames[ordered + 1] - place
         target = indptr[by_place]
         n = max(1, min(CELLS_PER_TASK, len(rows) // (self.threads * TASKS_PER_THREAD)))
         tasks = [slice(start, start + n) for start in range(0, len(rows), n)]
@@ -133,15 +134,16 @@ class Cells:
 def open_csad(
     path: Path | str,
     *,
-    output: Literal["csr", "dense"] = "csr",
+    output: Output = "csr",
     threads: int | None = None,
     disk: Disk | None = None,
 ) -> Cells:
     """Opens an archive of counts that cellstream wrote with `layout="cell"`, as a source for `BlockLoader`.
 
-    The library cellstream is not needed. output: "csr" or "dense", the form of the minibatches, float32 (rows, genes).
+    The library cellstream is not needed. output: "csr" or "dense", the form of the minibatches, float32 (rows,
+    genes); "dense_uint16" is for counts up to 65,535.
     threads: the number of decoding threads; None: one per core. disk: what reads cost; None: it is measured with a few
-    reads, see `reading.disk`. Reads 16 bytes per cell.
+    reads, see `reading.disk`. Reads 16 bytes per cell, and keeps 8.
 
     Raises OSError if the file is missing or unreadable. Raises ValueError if it is damaged, if it holds other values
     than counts, and for invalid arguments.
@@ -158,14 +160,14 @@ def open_csad(
                 )
             n_cells, n_genes = validate.shape(str(path), (manifest["n_obs_total"], manifest["n_vars"]))
             start, n_bytes = members["x_payload"]
-            offsets, indptr = (
+            (frames, _), (values, most) = (
                 _starts(path, fd, name, members[name], n_cells, last)
                 for name, last in (("x_offsets", n_bytes), ("x_indptr", manifest["total_nnz"]))
             )
-            if n_cells and int(np.diff(indptr).max()) > n_genes:
+            if most > n_genes:
                 raise ValueError(f"{path}: a cell has more values than there are genes")
         files.check()
-        return Cells(path, fd, offsets + start, indptr, n_genes, output=output, threads=threads, disk=disk, files=files)
+        return Cells(path, fd, start, frames, values, n_genes, output=output, threads=threads, disk=disk, files=files)
 
 
 def _members(path: Path | str, fd: int, size: int) -> dict[str, tuple[int, int]]:
@@ -187,12 +189,18 @@ def _members(path: Path | str, fd: int, size: int) -> dict[str, tuple[int, int]]
     return members
 
 
-def _starts(path: Path | str, fd: int, name: str, place: tuple[int, int], n_cells: int, last: Any) -> np.ndarray:
-    """The member x_offsets or x_indptr, int64 (cells + 1,), which never decreases and ends with `last`."""
+def _starts(
+    path: Path | str, fd: int, name: str, place: tuple[int, int], n_cells: int, last: Any
+) -> tuple[RowStarts, int]:
+    """(the member x_offsets or x_indptr, the longest step in it).
+
+    ValueError unless it begins with 0, never decreases and ends with `last`.
+    """
     if place[1] != 8 * (n_cells + 1):
         raise ValueError(f"{path}: {name} has {place[1]:,} bytes, but {n_cells:,} cells need {8 * (n_cells + 1):,}")
     starts = np.frombuffer(_read(path, fd, *place), "<i8").copy()
-    return validate.row_starts(f"{path}, {name}", starts, int(last))
+    checked = validate.row_starts(f"{path}, {name}", starts, int(last))
+    return checked, int(np.diff(starts).max(initial=0))
 
 
 def _read(path: Path | str, fd: int, place: int, size: int) -> bytes:

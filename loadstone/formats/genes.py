@@ -1,6 +1,8 @@
 """Gene names: files that are read as one matrix must have the same genes in the same order."""
 
+import json
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -52,6 +54,12 @@ def check_same(files: Iterable[tuple[str, Any]], matrix: str) -> None:
         different = _difference(genes, _names(name, root, matrix))
         if different:
             raise ValueError(f"{first} and {name} differ in their genes: {different}")
+
+
+def digest(path: str, root: Any, matrix: str) -> str:
+    """A hash of the gene names and their order, in hexadecimal; "" if the file has no gene names. See `check_same`."""
+    names = _names(path, root, matrix)
+    return "" if names is None else sha256(json.dumps(_texts(names)).encode()).hexdigest()
 
 
 def _names(path: str, root: Any, matrix: str) -> np.ndarray | None:

@@ -35,7 +35,7 @@ def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
     parts = []
     for path in several(paths):
         with Files() as files:
-            _, file = files.open_hdf5(path)
+            file = files.hdf5(files.open(path))
             try:
                 with describing(path):
                     codes, values = _column(str(path), file, column)

@@ -46,12 +46,12 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
     if lengths["DATA"] != lengths["COLPTR"]:
         raise ValueError(f"{folder}: DATA has {lengths['DATA']:,} elements, COLPTR has {lengths['COLPTR']:,}")
     path = folder / FILES["ROWPTR"]
-    indptr = validate.row_starts(str(path), np.fromfile(path, types["ROWPTR"]), lengths["DATA"])
+    starts = validate.row_starts(str(path), np.fromfile(path, types["ROWPTR"]), lengths["DATA"])
 
     def array(name: str) -> Plain:
         return Plain(str(folder / FILES[name]), fds[name], types[name], np.array([0, lengths[name]]), np.array([0]))
 
-    return [Part(indptr, array("DATA"), array("COLPTR"))]
+    return [Part(starts, array("DATA"), array("COLPTR"))]
 
 
 def _check_genes(tables: list[Path]) -> None:

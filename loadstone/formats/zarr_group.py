@@ -63,8 +63,8 @@ def _part(path: Path, root: Any, files: Files) -> tuple[Part, int]:
     validate.matrix(name, rows, x["indptr"], x["data"], x["indices"])
     stored = x["indptr"].nbytes_stored()
     validate.held(f"{name}/indptr", x["indptr"].nbytes, stored)
-    indptr = validate.row_starts(f"{name}/indptr", x["indptr"][:], x["data"].shape[0])
-    return Part(indptr, *(_array(path / "X" / key, x[key], files) for key in ("data", "indices"))), n_genes
+    starts = validate.row_starts(f"{name}/indptr", x["indptr"][:], x["data"].shape[0])
+    return Part(starts, *(_array(path / "X" / key, x[key], files) for key in ("data", "indices"))), n_genes
 
 
 def _array(folder: Path, array: Any, files: Files) -> Array:

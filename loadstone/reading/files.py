@@ -60,12 +60,12 @@ class Files:
         self.stamps[fd] = str(path), Stamp.of(fd)
         return fd
 
-    def open_hdf5(self, path: Path | str) -> tuple[int, h5py.File]:
-        """Opens a file with `open` and with h5py. Returns (file descriptor, h5py file); `close` closes both.
+    def hdf5(self, fd: int) -> h5py.File:
+        """Opens the file with this descriptor with h5py, too; `close` closes it.
 
-        Raises OSError, with the path, if the file is not HDF5, is truncated, or was replaced during the call.
+        Raises OSError, with the path, if the file is not HDF5, is truncated, or was replaced since it was opened.
         """
-        fd = self.open(path)
+        path, stamp = self.stamps[fd]
         try:
             file = self.enter(h5py.File(path, "r"))
         except OSError as error:
@@ -74,17 +74,21 @@ class Files:
         # With HDF5's default size, the cache would keep all gene names in memory.
         cache.initial_size = cache.min_size = cache.max_size = METADATA_CACHE
         file.id.set_mdc_config(cache)
-        if Stamp.of(file.id.get_vfd_handle()) != self.stamps[fd][1]:
+        if Stamp.of(file.id.get_vfd_handle()) != stamp:
             raise OSError(f"{path} was replaced while it was opened; open it again")
-        return fd, file
+        return file
 
     def enter[T](self, context: AbstractContextManager[T]) -> T:
         """Enters a context manager and returns its value. `close` exits the context manager."""
         return self.stack.enter_context(context)
 
+    def stamp(self, fd: int) -> Stamp:
+        """The stamp that the file had when it was opened."""
+        return self.stamps[fd][1]
+
     def size(self, fd: int) -> int:
         """The size in bytes that the file had when it was opened."""
-        return self.stamps[fd][1].size
+        return self.stamp(fd).size
 
     def sizes(self) -> dict[int, int]:
         """The sizes in bytes that the files had when they were opened, by their descriptors."""

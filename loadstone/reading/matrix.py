@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,9 +13,10 @@ from loadstone.reading.arrays import Array
 from loadstone.reading.buffers import Memory
 from loadstone.reading.disk import Disk, measured
 from loadstone.reading.files import Files
-from loadstone.reading.minibatches import Minibatches, Rows
+from loadstone.reading.minibatches import Minibatches, Output, Rows
 from loadstone.reading.plan import Copies, of_rows, reads_of, tasks
 from loadstone.reading.reads import Reads
+from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.threads import decoding
 from loadstone.reading.validate import row_ids
 from loadstone.sampling.orders import aligned
@@ -28,10 +29,10 @@ TASKS_AHEAD = 8  # whose reads are announced to the kernel; more would evict eac
 class Part(NamedTuple):
     """The CSR matrix in one file or zarr group.
 
-    indptr: in memory, int64 (rows + 1,). data, indices: arrays on disk, (nnz,).
+    starts: where the rows begin, in memory. data, indices: arrays on disk, (nnz,).
     """
 
-    indptr: np.ndarray
+    starts: RowStarts
     data: Array
     indices: Array
 
@@ -73,7 +74,7 @@ class Matrix:
     fetch; "dense" makes them new NumPy arrays. Both are float32 (rows, n_genes). threads: the number of decoding
     threads; None: the number of cores available to the process. files: the open files of the parts. disk: what reads
     from them cost; None: it is measured. ValueError for an invalid `output` or `threads`. Memory besides the fetches:
-    8 bytes per row, and 17 bytes per chunk that the compiled loop reads.
+    4 bytes per row, and 17 bytes per chunk that the compiled loop reads.
     """
 
     # These are attributes so that an ablation can replace them for a single matrix.
@@ -85,7 +86,7 @@ class Matrix:
         parts: Sequence[Part],
         n_genes: int,
         *,
-        output: Literal["csr", "dense"] = "csr",
+        output: Output = "csr",
         threads: int | None = None,
         disk: Disk | None = None,
         files: Files,
@@ -93,7 +94,7 @@ class Matrix:
         self.minibatches = Minibatches(n_genes, output)
         self.parts, self.n_genes, self.files = parts, n_genes, files
         self.disk = disk or measured(files.sizes())
-        self.offsets = np.cumsum([0, *(len(part.indptr) - 1 for part in parts)])
+        self.offsets = np.cumsum([0, *(len(part.starts) for part in parts)])
         self.pool, self.threads = decoding(threads)
         self.blocks: dict[int, np.ndarray | int] = {}
         self.memory = Memory()
@@ -104,7 +105,7 @@ class Matrix:
     @property
     def row_bytes(self) -> float:
         """The mean size in bytes of a row as CSR, float32 and int32."""
-        n_values = sum(int(part.indptr[-1]) for part in self.parts)
+        n_values = sum(part.starts.total for part in self.parts)
         return 8 * n_values / max(1, len(self)) + 8
 
     def __getitem__(self, rows: np.ndarray) -> csr_matrix:
@@ -134,7 +135,7 @@ class Matrix:
         cuts = self.offsets if rows is None else np.searchsorted(rows, self.offsets)
         starts = []
         for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
-            begins = part.indptr[:-1] if rows is None else part.indptr[rows[first:last] - offset]
+            begins = part.starts.whole() if rows is None else part.starts[rows[first:last] - offset]
             if part.indices.chunk is None:
                 starts.append(np.arange(first, last, block_size))
             elif len(begins):
@@ -152,21 +153,21 @@ class Matrix:
         begin, end = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
         for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
             local = ordered[first:last] - offset
-            begin[first:last] = part.indptr[local]
-            end[first:last] = part.indptr[local + 1]
+            begin[first:last] = part.starts[local]
+            end[first:last] = part.starts[local + 1]
         indptr = np.zeros(len(rows) + 1, np.int64)
         indptr[1:][by_place] = end - begin
         np.cumsum(indptr, out=indptr)
         target = indptr[by_place]
         fetched = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
-        indptrs = [part.indptr for part in self.parts]
+        starts = [part.starts for part in self.parts]
         copies = [
             copied
             for arrays, out, n_genes in (
                 ([part.indices for part in self.parts], fetched.indices, self.n_genes),
                 ([part.data for part in self.parts], fetched.data, -1),
             )
-            for copied in of_rows(arrays, indptrs, cuts, begin, end, target, out, n_genes)
+            for copied in of_rows(arrays, starts, cuts, begin, end, target, out, n_genes)
         ]
         n_pieces = sum(len(each.of) for each in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), self.pieces_per_task))

@@ -11,6 +11,7 @@ from loadstone.codecs.registry import is_compiled
 from loadstone.reading.arrays import Array, Pieces
 from loadstone.reading.disk import Disk
 from loadstone.reading.reads import Reads, join
+from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.validate import genes
 
 
@@ -21,12 +22,12 @@ class Copies(NamedTuple):
 
     of: for each piece, the index of its array in `arrays`. Row i of the fetch has the elements begin[i] to end[i] of
     its array; they are copied to out[target[i]] and the places after it. n_genes: the values are gene indices and must
-    be 0 to n_genes - 1; -1: they are not gene indices. indptrs: for each array, its row starts, int64 (rows + 1,), used
+    be 0 to n_genes - 1; -1: they are not gene indices. starts: for each array, where its rows begin, used
     only for error messages.
     """
 
     arrays: Sequence[Array]
-    indptrs: Sequence[np.ndarray]
+    starts: Sequence[RowStarts]
     of: np.ndarray
     pieces: Pieces
     begin: np.ndarray
@@ -55,7 +56,7 @@ class Copies(NamedTuple):
             begin, end = self.begin[rows], self.end[rows]
             if self.n_genes >= 0:
                 array = self.arrays[i]
-                genes(array.name, array.chunk, self.indptrs[i], values, self.n_genes, int(start), begin, end)
+                genes(array.name, array.chunk, self.starts[i], values, self.n_genes, int(start), begin, end)
             if not is_compiled(values.dtype):
                 values = values.astype(self.out.dtype)
             scatter(values, start, begin, end, self.target[rows], self.out, -1)
@@ -63,7 +64,7 @@ class Copies(NamedTuple):
 
 def of_rows(
     arrays: Sequence[Array],
-    indptrs: Sequence[np.ndarray],
+    starts: Sequence[RowStarts],
     cuts: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
@@ -87,7 +88,7 @@ def of_rows(
     for group in groups.values():
         of, pieces = zip(*group, strict=True)
         together = Pieces(*(np.concatenate(fields) for fields in zip(*pieces, strict=True)))
-        yield Copies(arrays, indptrs, np.concatenate(of), together, begin, end, target, out, n_genes)
+        yield Copies(arrays, starts, np.concatenate(of), together, begin, end, target, out, n_genes)
 
 
 def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from loadstone.codecs.compiled import compiled
+from loadstone.reading.row_starts import RowStarts
 
 MOST_GENES = 2**31 - 1  # minibatches hold genes as int32
 DEFLATE_RATIO = 1_040  # DEFLATE decodes a byte to at most 1,032 bytes; the margin is for a header and a checksum
@@ -95,8 +96,8 @@ def matrix(name: str, rows: int, indptr: Any, data: Any, indices: Any) -> None:
         raise ValueError(f"{name}/indptr has {n_indptr:,} elements, but {rows:,} rows need {rows + 1:,}")
 
 
-def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
-    """indptr as int64 (rows + 1,). ValueError unless it begins with 0, never decreases and ends with `n_elements`.
+def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> RowStarts:
+    """Where rows begin. ValueError unless indptr, (rows + 1,), begins with 0, never falls and ends with `n_elements`.
 
     With a smaller last value, the last elements would belong to no row. For example, if the only chunk file of a zarr
     indptr is missing, zarr returns the fill value 0 everywhere, so that all rows would be empty.
@@ -118,7 +119,7 @@ def row_starts(name: str, indptr: np.ndarray, n_elements: int) -> np.ndarray:
         )
     if starts[-1] < n_elements:
         raise ValueError(f"{name} ends with {starts[-1]}, so that the last of {n_elements:,} elements belong to no row")
-    return starts
+    return RowStarts.of(name, starts)
 
 
 @compiled
@@ -171,7 +172,7 @@ def disjoint(tables: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> None:
 def genes(
     name: str,
     chunk: int | None,
-    indptr: np.ndarray,
+    starts: RowStarts,
     indices: np.ndarray,
     n_genes: int,
     start: int,
@@ -182,13 +183,13 @@ def genes(
 
     indices: consecutive elements of the array of gene indices, from element `start` on. Requested row i has the
     elements from begin[i] up to, but not including, end[i] of the whole array. Elements outside the requested rows are
-    not checked. indptr: the row starts of the whole file, int64 (rows + 1,). chunk: the number of elements per chunk;
+    not checked. starts: where the rows of the whole file begin. chunk: the number of elements per chunk;
     None: there are no chunks.
     """
     wrong = np.flatnonzero((indices < 0) | (indices >= n_genes)) + start
     for element in wrong:
         if ((begin <= element) & (element < end)).any():
-            row = np.searchsorted(indptr, element, "right") - 1
+            row = starts.row_of(int(element))
             place = name if chunk is None else f"{name}, chunk {element // chunk}"
             place += f", element {element}, of row {row},"
             raise ValueError(f"{place} is gene {indices[element - start]}, but genes are 0 to {n_genes - 1}")

@@ -164,8 +164,8 @@ def _aligned(begins, chunk, block_size, starts):
     """Returns the number of blocks. Writes the first row of each block into `starts` until `starts` is full."""
     blocks, start, row, n = 0, 0, 0, len(begins)
     while row < n:
-        stop = row + 1
-        while stop < n and begins[stop] // chunk == begins[row] // chunk:
+        stop, end_of_chunk = row + 1, (begins[row] // chunk + 1) * chunk
+        while stop < n and begins[stop] < end_of_chunk:
             stop += 1
         if stop - start > block_size:  # this chunk does not fit into the current block
             pieces = -(-(stop - row) // block_size)

@@ -42,7 +42,9 @@ def frames(path: Path) -> list[tuple[bytes, int]]:
     source = open_csad(path)
     try:
         whole = path.read_bytes()
-        counts = np.diff(source.indptr).tolist()
-        return [(whole[a:b], n) for a, b, n in zip(source.offsets, source.offsets[1:], counts, strict=False)]
+        every = np.arange(len(source) + 1)
+        counts = np.diff(source.values[every]).tolist()
+        offsets = source.first + source.frames[every]
+        return [(whole[a:b], n) for a, b, n in zip(offsets, offsets[1:], counts, strict=False)]
     finally:
         source.close()

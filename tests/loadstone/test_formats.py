@@ -5,12 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 import anndata as ad
 import h5py
-import hdf5plugin
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -27,6 +25,7 @@ from loadstone.formats import arrow, zarr_group
 from loadstone.reading.arrays import Plain
 from loadstone.reading.matrix import open_matrix
 from tests import tiny
+from tests.loadstone.hdf5_forms import HDF5, rewrite
 
 
 def opened(folder: Path) -> Matrix:
@@ -37,18 +36,6 @@ def read_dense(matrix: Matrix, rows: np.ndarray) -> np.ndarray:
     return matrix[rows].toarray()
 
 
-HDF5 = [{"chunks": (n,), **c} for n, c in product([1, 7, 64, 100_000], [{"compression": "gzip"}, {}])] + [
-    {},
-    {"chunks": (64,), "compression": "gzip", "shuffle": True},
-    {"chunks": (64,), "shuffle": True},
-    {"chunks": (64,), "compression": "lzf"},
-    {"chunks": (64,), "compression": "gzip", "fletcher32": True},
-    {"chunks": (63,), "compression": "lzf", "shuffle": True, "fletcher32": True},
-    {"chunks": (64,), "scaleoffset": 0},
-    {"chunks": (64,), **hdf5plugin.Zstd()},
-    {"chunks": (64,), **hdf5plugin.Blosc(cname="lz4", shuffle=hdf5plugin.Blosc.SHUFFLE)},
-    {"chunks": (64,), "shuffle": True, **hdf5plugin.Zstd()},
-]
 THROUGH_HDF5 = ("scaleoffset",)
 
 
@@ -143,19 +130,6 @@ def straddling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Matrix]:
     matrix = opened(folder)
     yield matrix
     matrix.close()
-
-
-def rewrite(path: Path, types: dict[str, str] | None = None, **options: object) -> None:
-    """Rewrites data and indices of X in an h5ad file, with other dtypes (`types`, by name) and h5py options.
-
-    Chunked arrays are made resizable, because h5py allows a chunk longer than the array only then.
-    """
-    with h5py.File(path, "a") as file:
-        for name in ("data", "indices"):
-            values = file["X"][name][:].astype((types or {}).get(name, file["X"][name].dtype))
-            del file["X"][name]
-            grows = {} if options.get("chunks") is None else {"maxshape": (None,)}
-            file["X"].create_dataset(name, data=values, **options, **grows)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
