@@ -10,17 +10,19 @@ loops for other codecs and dtypes are compiled at their first use, which takes s
 import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 import h5py
 import numpy as np
 
 from loadstone import BlockLoader, open_h5ad
+from loadstone.reading.minibatches import Output
 
 CELLS, GENES = 64, 16
 
 
 def main() -> None:
-    """Writes a small h5ad file and reads it as CSR and as dense minibatches. This compiles the loops that are used."""
+    """Writes a small h5ad file and reads it in every form of minibatches. This compiles the loops that are used."""
     logging.getLogger("loadstone").setLevel(logging.ERROR)  # no warning that loops are being compiled: the caller knows
     with TemporaryDirectory() as folder:
         path = Path(folder) / "few.h5ad"
@@ -30,8 +32,8 @@ def main() -> None:
             x["indptr"] = np.arange(CELLS + 1) * GENES
             x.create_dataset("data", data=np.ones(CELLS * GENES, np.float32), compression="gzip")
             x.create_dataset("indices", data=np.tile(np.arange(GENES, dtype=np.int32), CELLS), compression="gzip")
-        for output in ("csr", "dense"):
-            loader = BlockLoader(open_h5ad([path], output=output))
+        for output in get_args(Output):
+            loader = BlockLoader(open_h5ad([path], output=output, index=folder))
             for _ in loader:
                 pass
             loader.close()

@@ -34,8 +34,9 @@ from harness.run.stores import store_path
 from loaders import decoding
 from loadstone import BlockLoader, BlockShuffling, Matrix, Minibatch, open_h5ad
 from loadstone.codecs import kernel, registry
-from loadstone.reading import arrays, minibatches, plan, threads
+from loadstone.reading import arrays, densify, minibatches, plan, threads
 from loadstone.reading.plan import Copies
+from loadstone.reading.reads import Reads
 
 TIMING = Timing(warmup_s=3, measure_s=3)  # the warm-up is to cover the first epoch, which verifies all checksums
 REPEATS = 3
@@ -55,15 +56,11 @@ class Unpooled:
         return np.empty(n, dtype)
 
 
-def _zeroed_at_once(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: int) -> np.ndarray:
-    x = np.zeros((len(indptr) - 1, n_genes), np.float32)
-    _add(data, indices, indptr, x)
-    return x
-
-
 @numba.njit(nogil=True)
-def _add(data, indices, indptr, x):
+def _in_place(data, indices, indptr, zeros, x):
+    """A replacement for `densify.fill` that writes each row to its place."""
     for row in range(len(indptr) - 1):
+        x[row] = 0  # one row at a time, so that it is still in the processor's cache when its values are written
         for k in range(indptr[row], indptr[row + 1]):
             x[row, np.uint32(indices[k])] += data[k]
 
@@ -76,6 +73,11 @@ def _both(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
     n = -(-sum(len(each.of) for each in copies) // size)
     for k in range(n):
         yield [each.cut(slice(len(each.of) * k // n, len(each.of) * (k + 1) // n)) for each in copies]
+
+
+def _each_alone(file: np.ndarray, place: np.ndarray, size: np.ndarray, disk: object) -> Reads:
+    """A replacement for `reads.join`: every piece is a read."""
+    return Reads(file, place, size, np.arange(len(file)))
 
 
 class Part(NamedTuple):
@@ -104,12 +106,17 @@ PARTS = {
     "reused buffers, blocks of 512, fetches of 16,384 cells": Part(
         {"memory": Unpooled()}, setting=SETTING | {"block_size": 512, "fetch_factor": 256}
     ),
-    "dense rows zeroed one at a time, not all at once": Part(
-        patched={(minibatches, "dense"): _zeroed_at_once}, setting=SETTING | {"output": "dense"}
+    "dense rows put together in the cache, then copied": Part(
+        patched={(densify, "fill"): _in_place}, setting=SETTING | {"output": "dense"}
     ),
     "decoding threads at a lower priority than the consumer, dense": Part(
         patched={(threads, "NICENESS"): 0}, setting=SETTING | {"output": "dense"}
     ),
+    "dense minibatches of uint16, not of float32": Part(
+        patched={(minibatches, "DTYPES"): dict.fromkeys(minibatches.DTYPES, np.float32)},
+        setting=SETTING | {"output": "dense_uint16"},
+    ),
+    "chunks joined to reads, from a cold cache": Part(patched={(plan, "join"): _each_alone}, cold=True),
     "read hints to the kernel, from a cold cache": Part(patched={(kernel, "ADVISE"): 0}, cold=True),
     "read hints to the kernel, in the page cache": Part(patched={(kernel, "ADVISE"): 0}),
 }

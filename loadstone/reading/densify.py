@@ -3,22 +3,77 @@
 import numpy as np
 
 from loadstone.codecs.compiled import compiled
+from loadstone.codecs.kernel import stream
+
+MOST = 65_535  # the largest uint16
+NO_COUNT = f'"dense_uint16" is for whole numbers from 0 to {MOST:,}: take output="dense"'
 
 
-def dense(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_genes: int) -> np.ndarray:
-    """CSR rows as a dense array, float32 (rows, n_genes). The values of repeated indices in a row are summed.
+class Densifier:
+    """Makes CSR rows dense. Not thread-safe.
 
-    The indices must be 0 to n_genes - 1; this is not checked.
+    A row is put together in an array of zeros that stays in the processor's cache, and copied to its place with
+    non-temporal stores, which write to memory without reading from it first. Then only the elements that were written
+    are cleared. n_genes: the number of columns. dtype: float32 or uint16, of the result.
     """
-    x = np.empty((len(indptr) - 1, n_genes), np.float32)
-    fill(data, indices, indptr, x)
-    return x
+
+    def __init__(self, n_genes: int, dtype: type) -> None:
+        self.row: np.ndarray = np.zeros(n_genes, dtype)
+
+    def dense(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+        """CSR rows as a new dense array, (rows, n_genes). The values of repeated indices in a row are summed.
+
+        data is float32. The indices must be 0 to n_genes - 1; this is not checked. ValueError if a value does not fit
+        into uint16.
+        """
+        x = np.empty((len(indptr) - 1, len(self.row)), self.row.dtype)
+        if self.row.dtype == np.float32:
+            fill(data, indices, indptr, self.row, x)
+        elif (wrong := fill_counts(data, indices, indptr, self.row, x)) >= 0:
+            raise ValueError(f"gene {indices[wrong]} of a cell has {data[wrong]}; {NO_COUNT}")
+        return x
 
 
 @compiled
-def fill(data, indices, indptr, x):
-    """Overwrites the dense array `x`, (rows, genes), with the CSR rows. The indices are not checked."""
-    for row in range(len(indptr) - 1):
-        x[row] = 0  # one row at a time, so that it is still in the processor's cache when its values are written
-        for k in range(indptr[row], indptr[row + 1]):
-            x[row, np.uint32(indices[k])] += data[k]
+def fill(data, indices, indptr, zeros, x):
+    """Overwrites the dense array `x`, (rows, genes), with the CSR rows. The indices are not checked.
+
+    zeros: as many zeros as there are genes, of the dtype of `x`, which are the same afterwards.
+    """
+    n = x.itemsize * x.shape[1]
+    row, target = np.int64(zeros.ctypes.data), np.int64(x.ctypes.data)
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            zeros[np.uint32(indices[k])] += data[k]
+        stream(row, target, n)
+        for k in range(indptr[i], indptr[i + 1]):
+            zeros[np.uint32(indices[k])] = 0
+        target += n
+
+
+@compiled
+def fill_counts(data, indices, indptr, zeros, x):
+    """Like `fill`, for uint16. Returns the place of a value in `data` that does not fit; -1 if there is none."""
+    n, wrong = x.itemsize * x.shape[1], -1
+    row, target = np.int64(zeros.ctypes.data), np.int64(x.ctypes.data)
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            gene = np.uint32(indices[k])
+            total = data[k] + np.float32(zeros[gene])
+            if 0 <= total <= MOST and np.float32(np.uint16(total)) == total:
+                zeros[gene] = np.uint16(total)
+            else:
+                wrong = k
+        stream(row, target, n)
+        for k in range(indptr[i], indptr[i + 1]):
+            zeros[np.uint32(indices[k])] = 0
+        target += n
+    return wrong
+
+
+def as_counts(x: np.ndarray) -> np.ndarray:
+    """A dense array as uint16. ValueError if a value does not fit."""
+    wrong = ~((x >= 0) & (x <= MOST) & (x == np.floor(x)))
+    if wrong.any():
+        raise ValueError(f"gene {np.argwhere(wrong)[0][1]} of a cell has {x[wrong][0]}; {NO_COUNT}")
+    return x.astype(np.uint16)

@@ -4,13 +4,16 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from loadstone.reading.densify import dense
+from loadstone.reading.densify import Densifier
 from loadstone.reading.validate import choice
+
+Output = Literal["csr", "dense", "dense_uint16"]
+DTYPES = {"dense": np.float32, "dense_uint16": np.uint16}
 
 
 class Rows(NamedTuple):
@@ -30,20 +33,21 @@ class Rows(NamedTuple):
 class Minibatches:
     """Makes minibatches from the rows of a fetch.
 
-    output: "csr" makes them scipy.sparse.csr_matrix, whose data and indices are views into the fetch; "dense" makes
-    them new NumPy arrays. Both are float32 (rows, n_genes). ValueError for another `output`.
+    output: "csr" makes them scipy.sparse.csr_matrix, whose data and indices are views into the fetch; "dense" and
+    "dense_uint16" make them new NumPy arrays. They are (rows, n_genes), float32 or uint16. ValueError for another
+    `output`, or for a value that does not fit into uint16.
     """
 
-    def __init__(self, n_genes: int, output: Literal["csr", "dense"]) -> None:
-        choice("output", output, ("csr", "dense"))
-        self.n_genes, self.output = n_genes, output
+    def __init__(self, n_genes: int, output: Output) -> None:
+        choice("output", output, get_args(Output))
+        self.densifier = None if output == "csr" else Densifier(n_genes, DTYPES[output])
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
 
     def cut(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
-            yield self._csr(batch) if self.output == "csr" else dense(*batch, self.n_genes)
+            yield self.densifier.dense(*batch) if self.densifier else self._csr(batch)
 
     def _csr(self, batch: Rows) -> csr_matrix:
         # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.
