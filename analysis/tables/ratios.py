@@ -7,6 +7,7 @@ block size, fetch factor, minibatch, order, output, regime, disk and cores.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,13 @@ def reads() -> Iterator[Comparison]:
             yield disk, blocks("native", *setting, **under), blocks("scdataset", *setting, **under)
 
 
+def auto() -> Iterator[Comparison]:
+    """What ours chooses in 1 GB against scDataset with no smaller buffer. Not all of its settings mix as well."""
+    for fetch, blocks_of in ((273, (8, 12, 16)), (512, (16, 24))):
+        for block, processes in product(blocks_of, (1, 2)):
+            yield "warm", blocks("native", 16, 273), blocks("scdataset", block, fetch, processes=processes)
+
+
 def csad() -> Iterator[Comparison]:
     """Ours on cellstream's archive against the library, single cells at random and in blocks."""
     settings = {
@@ -148,6 +156,7 @@ COMPARED = {
     "scdl": scdl,
     "figure34-short": other_stores,
     "reads": reads,
+    "auto": auto,
     "csad": csad,
 }
 """The comparisons of each grid."""

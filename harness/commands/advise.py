@@ -1,6 +1,7 @@
 """`advise`: the fastest loader and settings for a data set, and the code to use them."""
 
 import argparse
+from contextlib import closing
 
 import loaders
 from harness.commands.bench import measure
@@ -58,10 +59,21 @@ def advise(options: argparse.Namespace) -> None:
         out.print(f"At most {options.within:g} bits short of random for every label (--within)", highlight=False)
     else:
         out.print(f"{dataset.name}: {NO_LABELS}", highlight=False, markup=False)
+    out.print(_own_choice(dataset, options.within), highlight=False, markup=False)
     fastest = chosen.loc[chosen["cells_per_s"].idxmax(), "condition"]
     out.print(f"\nThe fastest, {fastest}:\n", style="bold", highlight=False, markup=False)
     program = advise.code(fastest, dataset, options.dataset, store_path(dataset, fastest.loader))
     out.print(program, highlight=False, markup=False, soft_wrap=True)
+
+
+def _own_choice(dataset: Dataset, within: float) -> str:
+    """What our loader chooses by itself if no block and no fetch are stated, by the same labels."""
+    from loadstone import BlockLoader, BlockShuffling, open_h5ad
+
+    labels = {name: dataset.labels(name) for name in dataset.label_names}
+    with closing(BlockLoader(open_h5ad(dataset.paths), sampler=BlockShuffling(within=within), labels=labels)) as loader:
+        block, fetch = loader.sampler.block_size, loader.fetch_rows // loader.batch_size
+    return f"Without a stated block and fetch, BlockLoader chooses block {block} and fetch factor {fetch} (in 1 GB)."
 
 
 def tables(dataset: Dataset, options: argparse.Namespace) -> list:

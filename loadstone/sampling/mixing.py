@@ -1,5 +1,6 @@
 """How well an order mixes labels, and the longest blocks that mix them well enough. No row is read for this."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -14,11 +15,19 @@ FETCHES = 32  # of an order, evenly chosen; the standard error is a few thousand
 def bits_short(order: Order, codes: np.ndarray, batch_size: int) -> tuple[float, float]:
     """By how many bits the label entropy of a minibatch falls short of that of rows drawn at random.
 
-    Returns (mean, standard error). The mean is over the full minibatches of up to FETCHES whole fetches. The standard
-    error is that of the means of fetches, since the minibatches of one fetch share its blocks; 0 for a single fetch.
+    Returns (mean, standard error). Arguments: `mean_entropy`.
+    """
+    mean, error = mean_entropy(order, codes, batch_size)
+    return at_random(codes, batch_size) - mean, error
 
-    order: of the rows that `codes` belongs to. codes: the label of each row, whole numbers, (order.n_rows,). Negative
-    codes, which stand for a missing label, count as one label. batch_size: rows in a minibatch.
+
+def mean_entropy(order: Order, codes: np.ndarray, batch_size: int) -> tuple[float, float]:
+    """The mean label entropy in bits of the full minibatches of up to FETCHES whole fetches, and its standard error.
+
+    The standard error is that of the means of fetches, since the minibatches of one fetch share its blocks; 0 for a
+    single fetch. order: of the rows that `codes` belongs to. codes: the label of each row, whole numbers,
+    (order.n_rows,). Negative codes, which stand for a missing label, count as one label. batch_size: rows in a
+    minibatch.
     """
     n_labels = int(codes.max()) + 2  # with the missing one, 0
     whole = max(1, order.n_rows // order.fetch_rows)
@@ -29,11 +38,16 @@ def bits_short(order: Order, codes: np.ndarray, batch_size: int) -> tuple[float,
         which = np.arange(len(batches))[:, None] * n_labels
         counts = np.bincount((which + batches).ravel(), minlength=len(batches) * n_labels)
         means.append(-_share_log2(counts, batch_size).sum() / max(1, len(batches)))
-    sizes = np.zeros(n_labels, np.int64)
-    for start in range(0, len(codes), SLICE):
-        sizes += np.bincount(_labels(codes[start : start + SLICE]), minlength=n_labels)
     error = np.std(means, ddof=1) / np.sqrt(len(means)) if len(means) > 1 else 0.0
-    return expected_at_random(sizes, batch_size) - float(np.mean(means)), float(error)
+    return float(np.mean(means)), float(error)
+
+
+def at_random(codes: np.ndarray, batch_size: int) -> float:
+    """The expected label entropy in bits of a minibatch of rows drawn at random. Arguments: `mean_entropy`."""
+    sizes = np.zeros(int(codes.max()) + 2, np.int64)
+    for start in range(0, len(codes), SLICE):
+        sizes += np.bincount(_labels(codes[start : start + SLICE]), minlength=len(sizes))
+    return expected_at_random(sizes, batch_size)
 
 
 def expected_at_random(sizes: np.ndarray, batch_size: int) -> float:
@@ -55,26 +69,26 @@ def expected_at_random(sizes: np.ndarray, batch_size: int) -> float:
 def longest_block(
     order_of: Callable[[int], Order], labels: Mapping[str, np.ndarray], batch_size: int, fetch_rows: int, within: float
 ) -> int:
-    """The longest block, a power of two, that leaves a minibatch at most `within` bits short of random for every label.
+    """The longest block that leaves a minibatch at most `within` bits short of random for every label.
 
-    Without labels it is half the number of minibatches in a fetch, by the rule b <= f / 2 of the scDataset paper. 1 if
-    no longer block mixes well enough. Longer blocks mix less, so the lengths are searched by bisection.
+    Blocks of 1, 2, 3, 4, 6, 8, 12, 16 rows and so on are tried, by bisection, since longer blocks mix less. A standard
+    error is added to what is short. 1 if no longer block mixes well enough. Without labels it is half the number of
+    minibatches in a fetch, by the rule b <= f / 2 of the scDataset paper.
 
     order_of: the order for a block size. labels: for each name, the codes of the rows of the order. fetch_rows: the
     number of rows in a fetch.
     """
     if not labels:
         return max(1, fetch_rows // batch_size // 2)
+    wanted = [(codes, at_random(codes, batch_size) - within) for codes in labels.values()]
 
     def mixes(block_size: int) -> bool:
         order = order_of(block_size)
-        return all(sum(bits_short(order, codes, batch_size)) <= within for codes in labels.values())
+        entropies = ((mean_entropy(order, codes, batch_size), least) for codes, least in wanted)
+        return all(mean - error >= least for (mean, error), least in entropies)
 
-    good, bad = 0, max(1, fetch_rows).bit_length()  # exponents of two
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        good, bad = (middle, bad) if mixes(2**middle) else (good, middle)
-    return 2**good
+    lengths = sorted(k * 2**n for k in (2, 3) for n in range(fetch_rows.bit_length()) if k * 2**n <= fetch_rows)
+    return [1, *lengths][bisect_left(lengths, True, key=lambda length: not mixes(length))]
 
 
 def _labels(codes: np.ndarray) -> np.ndarray:

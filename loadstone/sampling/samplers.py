@@ -43,10 +43,10 @@ class Streaming:
 class BlockShuffling:
     """Every row once, in shuffled blocks of up to `block_size` consecutive rows; the rows of a fetch are shuffled too.
 
-    A block size of 1 is random access. "auto": the longest block, a power of two, with which a minibatch is at most
-    `within` bits short of random for each label that `BlockLoader` was given; without labels, half the fetch factor,
-    by the rule of the scDataset paper (see `mixing.longest_block`). aligned: whether blocks end at chunk boundaries
-    where possible, if the source is chunked; blocks may then have fewer rows than `block_size`. ValueError if
+    A block size of 1 is random access. "auto": the longest block with which a minibatch is at most `within` bits short
+    of random for each label that `BlockLoader` was given; without labels, half the fetch factor, by the rule of the
+    scDataset paper (see `mixing.longest_block`). aligned: whether blocks end at chunk boundaries where possible, if the
+    source is chunked; blocks may then have fewer rows than `block_size`. ValueError if
     block_size is neither "auto" nor a whole number of at least 1, or if `within` is not a positive number.
     """
 

@@ -66,6 +66,7 @@ def test_the_fastest_setting_diverse_enough_for_its_worst_label_is_advised(
     assert "worst label: " in printed
     assert "short of random, bits: " in printed
     assert "block_size=8" not in printed
+    assert re.search(r"BlockLoader chooses block \d+ and fetch factor \d+", printed)
     assert not re.search(r"^reference ", printed, re.MULTILINE)
     code = printed[printed.index("from loadstone import") :]
     exec(code.replace("range(10)", "range(1)"), {})
