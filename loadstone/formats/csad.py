@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from loadstone.codecs.kernel import advise
 from loadstone.codecs.pfor import decode_cells
 from loadstone.reading import validate
+from loadstone.reading.ahead import Ahead
 from loadstone.reading.buffers import Memory
 from loadstone.reading.disk import Disk, are_cached, measured
 from loadstone.reading.files import Files, describing
-from loadstone.reading.matrix import TASKS_AHEAD, TASKS_PER_THREAD, Gathering
+from loadstone.reading.matrix import TASKS_PER_THREAD, Gathering
 from loadstone.reading.minibatches import Minibatches, Output, Rows
-from loadstone.reading.reads import Reads, join
+from loadstone.reading.reads import join
 from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.threads import decoding
 from loadstone.reading.validate import row_ids
@@ -60,6 +60,7 @@ class Cells:
         self.first, self.frames, self.values = first, frames, values
         self.disk = disk or measured(files.sizes())
         self.pool, self.threads = decoding(threads)
+        self.ahead = Ahead(self.threads)
         self.memory = Memory()
 
     def __len__(self) -> int:
@@ -99,17 +100,12 @@ class Cells:
         target = indptr[by_place]
         n = max(1, min(CELLS_PER_TASK, len(rows) // (self.threads * TASKS_PER_THREAD)))
         tasks = [slice(start, start + n) for start in range(0, len(rows), n)]
-        reads: list[Reads] = []
-        if len(rows) and not are_cached(self.fd, place):
-            fd = np.full(len(rows), self.fd)
-            reads = [join(fd[task], place[task], size[task], self.disk) for task in tasks]
-
-        def announce(i: int) -> None:
-            if i < len(reads):
-                advise(reads[i].file, reads[i].place, reads[i].size)
+        fd = np.full(len(rows), self.fd)
+        if len(rows) and are_cached(self.fd, place):  # a hint for each cell would take longer than to read it
+            fd = fd[:0]
+        reads = [join(fd[task], place[task], size[task], self.disk) for task in tasks]
 
         def decode(i: int) -> None:
-            announce(i + TASKS_AHEAD)
             task = tasks[i]
             n_decoded = decode_cells(
                 self.fd, place[task], size[task], count[task], target[task], fetched.data, fetched.indices, self.n_genes
@@ -118,9 +114,7 @@ class Cells:
                 self.files.check()
                 raise ValueError(f"{self.path}: the frame of cell {ordered[task][n_decoded]:,} is damaged")
 
-        for i in range(TASKS_AHEAD):
-            announce(i)
-        return Gathering(fetched, [self.pool.submit(decode, i) for i in range(len(tasks))], self.files.check)
+        return Gathering(fetched, self.ahead.submit(self.pool, decode, reads), self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from loadstone.codecs.kernel import advise
+from loadstone.reading.ahead import Ahead
 from loadstone.reading.arrays import Array
 from loadstone.reading.buffers import Memory
 from loadstone.reading.disk import Disk, measured
 from loadstone.reading.files import Files
 from loadstone.reading.minibatches import Minibatches, Output, Rows
-from loadstone.reading.plan import Copies, of_rows, reads_of, tasks
-from loadstone.reading.reads import Reads
+from loadstone.reading.plan import of_rows, reads_of, tasks
 from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.threads import decoding
 from loadstone.reading.validate import row_ids
@@ -23,7 +22,6 @@ from loadstone.sampling.orders import aligned
 
 PIECES_PER_TASK = 128  # at most; a thread needs the GIL between two tasks
 TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that all threads finish at about the same time
-TASKS_AHEAD = 8  # whose reads are announced to the kernel; more would evict each other from a small page cache
 
 
 class Part(NamedTuple):
@@ -96,6 +94,7 @@ class Matrix:
         self.disk = disk or measured(files.sizes())
         self.offsets = np.cumsum([0, *(len(part.starts) for part in parts)])
         self.pool, self.threads = decoding(threads)
+        self.ahead = Ahead(self.threads)
         self.blocks: dict[int, np.ndarray | int] = {}
         self.memory = Memory()
 
@@ -173,10 +172,12 @@ class Matrix:
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), self.pieces_per_task))
         work = list(self.divide(copies, size))
         reads = reads_of(work, self.disk) if work else []
-        for each in reads[:TASKS_AHEAD]:
-            advise(each.file, each.place, each.size)
-        copying = [self.pool.submit(_copy, work, reads, i) for i in range(len(work))]
-        return Gathering(fetched, copying, self.files.check)
+
+        def copy(i: int) -> None:
+            for copies in work[i]:
+                copies.run()
+
+        return Gathering(fetched, self.ahead.submit(self.pool, copy, reads), self.files.check)
 
     def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
@@ -209,11 +210,3 @@ def warn_if_slow(parts: Sequence[Part]) -> None:
     for reason, names in reasons.items():
         others = f" (so are {len(names) - 1} other arrays)" if len(names) > 1 else ""
         warnings.warn(f"{names[0]} {reason}{others}", stacklevel=3)
-
-
-def _copy(work: list[list[Copies]], reads: list[Reads], i: int) -> None:
-    if i + TASKS_AHEAD < len(work):
-        ahead = reads[i + TASKS_AHEAD]
-        advise(ahead.file, ahead.place, ahead.size)
-    for copies in work[i]:
-        copies.run()
