@@ -123,10 +123,17 @@ def other_stores() -> Iterator[Comparison]:
 
 def reads() -> Iterator[Comparison]:
     """Ours against scDataset on each disk."""
-    for disk in ("hdd", "gp3", "nvme"):
-        for setting in ((16, 64), (16, 256), (64, 64), (64, 256), (256, 256)):
-            under = {"disk": disk}
-            yield disk, blocks("native", *setting, **under), blocks("scdataset", *setting, **under)
+    yield from _on_disks((16, 64), (64, 64))
+
+
+def reads_bounded() -> Iterator[Comparison]:
+    """The same in bounded memory."""
+    yield from _on_disks((16, 64), (64, 64), (16, 256), (64, 256), (256, 256))
+
+
+def _on_disks(*settings: tuple[int, int]) -> Iterator[Comparison]:
+    for disk, setting in product(("hdd", "gp3", "nvme"), settings):
+        yield disk, blocks("native", *setting, disk=disk), blocks("scdataset", *setting, disk=disk)
 
 
 def auto() -> Iterator[Comparison]:
@@ -156,6 +163,7 @@ COMPARED = {
     "scdl": scdl,
     "figure34-short": other_stores,
     "reads": reads,
+    "reads-bounded": reads_bounded,
     "auto": auto,
     "csad": csad,
 }

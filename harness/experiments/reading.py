@@ -26,7 +26,7 @@ from harness.machine import pagecache
 from harness.run.limits import DISKS, limits
 from loadstone import BlockShuffling, open_h5ad
 from loadstone.codecs.kernel import advise
-from loadstone.reading import matrix
+from loadstone.reading import ahead
 from loadstone.reading.disk import Disk
 
 BLOCK_SIZE, FETCH_ROWS = 64, 4_096
@@ -55,7 +55,7 @@ def planned(dataset: Dataset, disk: str) -> list[tuple[int, int, int]]:
         reads.extend(zip(files, places.tolist(), sizes.tolist(), strict=True))
 
     order = BlockShuffling(BLOCK_SIZE).order(source, None, len(source), FETCH_ROWS, 0, 0)
-    with patch.object(matrix, "advise", note):
+    with patch.object(ahead, "advise", note):
         for k in range(FETCHES[disk]):
             source.gather(order.fetch(k)).result()
     source.close()
