@@ -137,10 +137,9 @@ def _on_disks(*settings: tuple[int, int]) -> Iterator[Comparison]:
 
 
 def auto() -> Iterator[Comparison]:
-    """What ours chooses in 1 GB against scDataset with no smaller buffer. Not all of its settings mix as well."""
-    for fetch, blocks_of in ((273, (8, 12, 16)), (512, (16, 24))):
-        for block, processes in product(blocks_of, (1, 2)):
-            yield "warm", blocks("native", 16, 273), blocks("scdataset", block, fetch, processes=processes)
+    """What ours chooses in 1 GB against scDataset with no smaller buffer, which mixes a little worse."""
+    for block, fetch in ((12, 273), (16, 273), (16, 512), (24, 512)):
+        yield "warm", blocks("native", 16, 273), blocks("scdataset", block, fetch, processes=2)
 
 
 def csad() -> Iterator[Comparison]:
