@@ -155,20 +155,29 @@ class BlockLoader:
             del fetched
 
     def state_dict(self) -> dict[str, int]:
-        """The seed, the epoch index, and the number of minibatches delivered in this epoch.
+        """The position, and what decides the order: the seed, and the fetch and the block, which may have been chosen.
 
-        A loader with the same arguments resumes at this position after `load_state_dict`.
+        epoch: the epoch index. delivered: the number of minibatches delivered in this epoch. A loader with the same
+        arguments resumes there after `load_state_dict`. block_size is 0 if the sampler has no blocks.
         """
-        return {"seed": self.seed, "epoch": self.epoch_index, "delivered": self.delivered}
+        return {**self._decides(), "epoch": self.epoch_index, "delivered": self.delivered}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Makes the next iteration resume at the position in `state`. ValueError if `state` has another seed."""
-        if state["seed"] != self.seed:
-            raise ValueError(f"the state is of seed {state['seed']}, and this loader has {self.seed}")
+        """Makes the next iteration resume at the position in `state`.
+
+        ValueError if `state` has another seed, fetch or block. The last two are missing in states of earlier versions.
+        """
+        for name, own in self._decides().items():
+            if state.get(name, own) != own:
+                raise ValueError(f"the state is of {name} {state[name]}, and this loader has {own}")
         self.epoch_index, self.delivered = state["epoch"], state["delivered"]
 
     def close(self) -> None:
         self.source.close()
+
+    def _decides(self) -> dict[str, int]:
+        block_size = getattr(self.sampler, "block_size", 0)
+        return {"seed": self.seed, "fetch_rows": self.fetch_rows, "block_size": block_size}
 
     def _shares(self, index: int) -> list[Share]:
         """The shares of all workers of this rank in epoch `index`. The latest result is kept for repeated calls."""

@@ -105,6 +105,13 @@ def test_a_state_of_another_seed_is_refused(source: object) -> None:
         BlockLoader(source, **SETTINGS).load_state_dict(BlockLoader(source, seed=1, **SETTINGS).state_dict())
 
 
+@pytest.mark.parametrize("other", [{"fetch_factor": 2}, {"sampler": BlockShuffling(3)}])
+def test_a_state_of_another_fetch_or_block_is_refused(source: object, other: dict) -> None:
+    state = BlockLoader(source, **SETTINGS | other).state_dict()
+    with pytest.raises(ValueError, match=r"fetch_rows|block_size"):
+        BlockLoader(source, **SETTINGS).load_state_dict(state)
+
+
 def test_resuming_after_a_kill(tiny_folder: Path, source: object, tmp_path: Path) -> None:
     """A process that saves its state after every batch is killed. Another loader continues from the saved state."""
     code = (
