@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from loadstone import BlockLoader, open_h5ad
-from loadstone.reading.densify import Densifier
+from loadstone.reading.densify import PAST_CACHE, Densifier
 from tests import tiny
 
 N_GENES = 23
@@ -27,6 +27,13 @@ def test_every_matrix_is_made_dense(x: np.ndarray, dtype: type) -> None:
         dense = densifier.dense(rows.data, rows.indices, rows.indptr)
         assert dense.dtype == dtype
         np.testing.assert_array_equal(dense, x)
+
+
+def test_minibatches_larger_than_the_cache_are_made_in_the_same_way() -> None:
+    x = sp.random(3, 2 * PAST_CACHE // 12, 1e-4, "csr", np.float32, np.random.default_rng(0))
+    densifier = Densifier(x.shape[1], np.float32)
+    for rows in (x[:1], x, x):
+        np.testing.assert_array_equal(densifier.dense(rows.data, rows.indices, rows.indptr), rows.toarray())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16])
