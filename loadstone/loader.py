@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from loadstone.reading.matrix import Gathering
+from loadstone.reading.gathering import Gathering
 from loadstone.reading.prefetch import first_batch_alone, read_ahead
 from loadstone.reading.validate import count, row_ids
 from loadstone.sampling.orders import Subset

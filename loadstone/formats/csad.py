@@ -7,25 +7,20 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from loadstone.codecs.pfor import decode_cells
 from loadstone.reading import validate
-from loadstone.reading.ahead import Ahead
-from loadstone.reading.buffers import Memory
-from loadstone.reading.disk import Disk, are_cached, measured
+from loadstone.reading.csr_source import TASKS_PER_THREAD, CsrSource
+from loadstone.reading.disk import Disk, are_cached
 from loadstone.reading.files import Files, describing
-from loadstone.reading.matrix import TASKS_PER_THREAD, Gathering
-from loadstone.reading.minibatches import Minibatches, Output, Rows
+from loadstone.reading.gathering import Gathering
+from loadstone.reading.minibatches import Output
 from loadstone.reading.reads import join
 from loadstone.reading.row_starts import RowStarts
-from loadstone.reading.threads import decoding
-from loadstone.reading.validate import row_ids
 
 MAGIC, END = b"SHPK", b"SHPKEND\0"
 TRAILER = struct.Struct("<8sHHQQQI")  # END, version, 0, offset and length of the index, end of the frames, CRC-32
@@ -34,11 +29,11 @@ CODEC = "pfordelta"
 CELLS_PER_TASK = 512  # at most; a thread needs the GIL between two tasks
 
 
-class Cells:
-    """The cells of an archive, a source for `BlockLoader`. `close` ends its threads and closes the file.
+class Cells(CsrSource):
+    """The cells of an archive, a source for `BlockLoader`.
 
     frames, values: where the frame of each cell begins in the file after `first`, in bytes, and where its values begin
-    among all values. output, threads, disk: see `open_csad`.
+    among all values. Other arguments: `CsrSource`.
     """
 
     def __init__(
@@ -55,49 +50,28 @@ class Cells:
         disk: Disk | None,
         files: Files,
     ) -> None:
-        self.minibatches = Minibatches(n_genes, output)
-        self.path, self.fd, self.n_genes, self.files = path, fd, n_genes, files
+        super().__init__(n_genes, output=output, threads=threads, disk=disk, files=files)
+        self.path, self.fd = path, fd
         self.first, self.frames, self.values = first, frames, values
-        self.disk = disk or measured(files.sizes())
-        self.pool, self.threads = decoding(threads)
-        self.ahead = Ahead(self.threads)
-        self.memory = Memory()
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
-    def row_bytes(self) -> float:
-        """The mean size in bytes of a row as CSR, float32 and int32."""
-        return 8 * self.values.total / max(1, len(self)) + 8
-
-    def __getitem__(self, rows: np.ndarray) -> csr_matrix:
-        """The rows with these ids, in this order, float32 (len(rows), n_genes); CSR for any `output`.
-
-        IndexError for an id that is not a whole number from 0 to len - 1.
-        """
-        rows = row_ids(rows, len(self))
-        return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
+    def n_values(self) -> int:
+        return self.values.total
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> int:
         """Returns `block_size` itself, because a cell is decoded alone."""
         return block_size
 
     def gather(self, rows: np.ndarray) -> Gathering:
-        """Starts to read the rows with these ids, in this order. `Gathering.result` returns them as `Rows`.
-
-        rows: int64 (n,); ids may repeat. The ids are not checked.
-        """
         by_place = np.argsort(rows)
         ordered = rows[by_place]
         count = self.values[ordered + 1] - self.values[ordered]
-        indptr = np.zeros(len(rows) + 1, np.int64)
-        indptr[1:][by_place] = count
-        np.cumsum(indptr, out=indptr)
-        fetched = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
+        fetched, target = self._buffer(by_place, count)
         place = self.first + self.frames[ordered]
         size = self.first + self.frames[ordered + 1] - place
-        target = indptr[by_place]
         n = max(1, min(CELLS_PER_TASK, len(rows) // (self.threads * TASKS_PER_THREAD)))
         tasks = [slice(start, start + n) for start in range(0, len(rows), n)]
         fd = np.full(len(rows), self.fd)
@@ -116,14 +90,6 @@ class Cells:
 
         return Gathering(fetched, self.ahead.submit(self.pool, decode, reads), self.files.check)
 
-    def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
-        """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
-        yield from self.minibatches.cut(fetched, cuts)
-
-    def close(self) -> None:
-        self.pool.shutdown(cancel_futures=True)
-        self.files.close()
-
 
 def open_csad(
     path: Path | str,
@@ -134,10 +100,9 @@ def open_csad(
 ) -> Cells:
     """Opens an archive of counts that cellstream wrote with `layout="cell"`, as a source for `BlockLoader`.
 
-    The library cellstream is not needed. output: "csr" or "dense", the form of the minibatches, float32 (rows,
-    genes); "dense_uint16" is for counts up to 65,535.
-    threads: the number of decoding threads; None: one per core. disk: what reads cost; None: it is measured with a few
-    reads, see `reading.disk`. Reads 16 bytes per cell, and keeps 8.
+    The library cellstream is not needed. output: "csr" or "dense", the form of the minibatches, float32 (rows, genes);
+    "dense_uint16" is for counts up to 65,535. threads: the number of decoding threads; None: one per core. disk: what
+    reads cost; None: it is measured with a few reads, see `reading.disk`. Reads 16 bytes per cell, and keeps 8.
 
     Raises OSError if the file is missing or unreadable. Raises ValueError if it is damaged, if it holds other values
     than counts, and for invalid arguments.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from loadstone.reading.matrix import Gathering
+from loadstone.reading.gathering import Gathering
 from loadstone.reading.validate import row_ids
 
 

@@ -1,27 +1,22 @@
 """A CSR matrix on disk: several threads read the requested rows into one buffer."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
-from loadstone.reading.ahead import Ahead
 from loadstone.reading.arrays import Array
-from loadstone.reading.buffers import Memory
-from loadstone.reading.disk import Disk, measured
+from loadstone.reading.csr_source import TASKS_PER_THREAD, CsrSource
+from loadstone.reading.disk import Disk
 from loadstone.reading.files import Files
-from loadstone.reading.minibatches import Minibatches, Output, Rows
+from loadstone.reading.gathering import Gathering
+from loadstone.reading.minibatches import Output
 from loadstone.reading.plan import of_rows, reads_of, tasks
 from loadstone.reading.row_starts import RowStarts
-from loadstone.reading.threads import decoding
-from loadstone.reading.validate import row_ids
 from loadstone.sampling.orders import aligned
 
 PIECES_PER_TASK = 128  # at most; a thread needs the GIL between two tasks
-TASKS_PER_THREAD = 4  # at least, if there are enough pieces, so that all threads finish at about the same time
 
 
 class Part(NamedTuple):
@@ -35,44 +30,11 @@ class Part(NamedTuple):
     indices: Array
 
 
-class Gathering:
-    """A fetch in progress. The tasks, which run in threads, write the rows into `fetched`.
+class Matrix(CsrSource):
+    """A CSR matrix on disk: the rows of all parts, one part after another.
 
-    `fetched` is complete when all tasks have finished. check: called after the tasks; raises OSError if a file has
-    changed since it was opened.
-    """
-
-    def __init__(self, fetched: Any, tasks: list[Future], check: Callable[[], None]) -> None:
-        self.fetched, self.tasks, self.check = fetched, tasks, check
-
-    def result(self) -> Any:
-        """Waits for all tasks and returns `fetched`. Raises the error of the first task that failed, or of `check`."""
-        try:
-            for task in self.tasks:
-                task.result()
-            self.check()
-        except BaseException:
-            self.cancel()
-            raise
-        return self.fetched
-
-    def cancel(self) -> None:
-        """Cancels the tasks that have not started, and waits for the others to finish. Raises none of their errors."""
-        for task in self.tasks:
-            task.cancel()
-        for task in self.tasks:
-            if not task.cancelled():
-                task.exception()
-
-
-class Matrix:
-    """A CSR matrix on disk: the rows of all parts, one part after another. `close` ends its threads and closes `files`.
-
-    output: "csr" makes minibatches scipy.sparse.csr_matrix, whose data and indices are views into the buffer of the
-    fetch; "dense" makes them new NumPy arrays. Both are float32 (rows, n_genes). threads: the number of decoding
-    threads; None: the number of cores available to the process. files: the open files of the parts. disk: what reads
-    from them cost; None: it is measured. ValueError for an invalid `output` or `threads`. Memory besides the fetches:
-    4 bytes per row, and 17 bytes per chunk that the compiled loop reads.
+    Other arguments: `CsrSource`. Memory besides the fetches: 4 bytes per row, and 17 bytes per chunk that the compiled
+    loop reads.
     """
 
     # These are attributes so that an ablation can replace them for a single matrix.
@@ -89,31 +51,17 @@ class Matrix:
         disk: Disk | None = None,
         files: Files,
     ) -> None:
-        self.minibatches = Minibatches(n_genes, output)
-        self.parts, self.n_genes, self.files = parts, n_genes, files
-        self.disk = disk or measured(files.sizes())
+        super().__init__(n_genes, output=output, threads=threads, disk=disk, files=files)
+        self.parts = parts
         self.offsets = np.cumsum([0, *(len(part.starts) for part in parts)])
-        self.pool, self.threads = decoding(threads)
-        self.ahead = Ahead(self.threads)
         self.blocks: dict[int, np.ndarray | int] = {}
-        self.memory = Memory()
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
     @property
-    def row_bytes(self) -> float:
-        """The mean size in bytes of a row as CSR, float32 and int32."""
-        n_values = sum(part.starts.total for part in self.parts)
-        return 8 * n_values / max(1, len(self)) + 8
-
-    def __getitem__(self, rows: np.ndarray) -> csr_matrix:
-        """The rows with these ids, in this order, float32 (len(rows), n_genes); CSR for any `output`.
-
-        IndexError for an id that is not a whole number from 0 to len - 1. Errors in the files: OSError or ValueError.
-        """
-        rows = row_ids(rows, len(self))
-        return csr_matrix(tuple(self.gather(rows).result()), shape=(len(rows), self.n_genes))
+    def n_values(self) -> int:
+        return sum(part.starts.total for part in self.parts)
 
     def aligned_blocks(self, block_size: int, rows: np.ndarray | None = None) -> np.ndarray | int:
         """Blocks for `BlockShuffled` that follow the chunks of `indices`, the array that takes longest to decode.
@@ -142,10 +90,6 @@ class Matrix:
         return np.concatenate([*starts, cuts[-1:]])
 
     def gather(self, rows: np.ndarray) -> Gathering:
-        """Starts to read the rows with these ids, in this order. `Gathering.result` returns them as `Rows`.
-
-        rows: int64 (n,); ids may repeat. The ids are not checked.
-        """
         by_place = np.argsort(rows)
         ordered = rows[by_place]
         cuts = np.searchsorted(ordered, self.offsets)
@@ -154,11 +98,7 @@ class Matrix:
             local = ordered[first:last] - offset
             begin[first:last] = part.starts[local]
             end[first:last] = part.starts[local + 1]
-        indptr = np.zeros(len(rows) + 1, np.int64)
-        indptr[1:][by_place] = end - begin
-        np.cumsum(indptr, out=indptr)
-        target = indptr[by_place]
-        fetched = Rows(self.memory.empty(indptr[-1], np.float32), self.memory.empty(indptr[-1], np.int32), indptr)
+        fetched, target = self._buffer(by_place, end - begin)
         starts = [part.starts for part in self.parts]
         copies = [
             copied
@@ -178,14 +118,6 @@ class Matrix:
                 copies.run()
 
         return Gathering(fetched, self.ahead.submit(self.pool, copy, reads), self.files.check)
-
-    def batches(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
-        """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
-        yield from self.minibatches.cut(fetched, cuts)
-
-    def close(self) -> None:
-        self.pool.shutdown(cancel_futures=True)
-        self.files.close()
 
 
 def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:
