@@ -19,7 +19,7 @@ from loadstone.codecs.kernel import scatter
 from loadstone.codecs.lz4 import decode_each
 from loadstone.codecs.registry import BLOSC, DEFLATE, Codec
 from loadstone.reading.arrays import Chunked
-from loadstone.reading.densify import fill
+from loadstone.reading.densify import Densifier
 from loadstone.reading.matrix import PIECES_PER_TASK, Matrix
 
 SAMPLE_BYTES = 400_000_000  # compressed chunks, or cells, that are kept in memory; more than a processor's cache holds
@@ -122,10 +122,10 @@ def copied_cells_per_s(source: Matrix, output: str, seconds: float) -> float:
 
     def densify(share: tuple) -> int:
         first, stop = share
-        zeros, x = np.zeros(source.n_genes, np.float32), np.empty((BATCH, source.n_genes), np.float32)
+        densifier, x = Densifier(source.n_genes, np.float32), np.empty((BATCH, source.n_genes), np.float32)
         for start in range(first, stop, BATCH):
             batch = cells.cut(start, min(start + BATCH, stop))
-            fill(*batch, zeros, x[: len(batch.indptr) - 1])
+            densifier.write(*batch, x[: len(batch.indptr) - 1])
         return stop - first
 
     if output == "csr":

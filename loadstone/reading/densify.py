@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from loadstone.codecs.compiled import compiled
+from loadstone.codecs.compiled import compiled, inlined
 from loadstone.codecs.kernel import stream
 
 MOST = 65_535  # the largest uint16
@@ -29,13 +29,17 @@ class Densifier:
         into uint16.
         """
         x = np.empty((len(indptr) - 1, len(self.row)), self.row.dtype)
+        self.write(data, indices, indptr, x)
+        return x
+
+    def write(self, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, x: np.ndarray) -> None:
+        """Does the same as `dense`, but overwrites `x`, (rows, n_genes)."""
         if self.row.dtype == np.float32 and x.nbytes < PAST_CACHE:
             fill_in_place(data, indices, indptr, x)
         elif self.row.dtype == np.float32:
             fill(data, indices, indptr, self.row, x)
         elif (wrong := fill_counts(data, indices, indptr, self.row, x)) >= 0:
             raise ValueError(f"gene {indices[wrong]} of a cell has {data[wrong]}; {NO_COUNT}")
-        return x
 
 
 @compiled
@@ -44,15 +48,18 @@ def fill(data, indices, indptr, zeros, x):
 
     zeros: as many zeros as there are genes, of the dtype of `x`, which are the same afterwards.
     """
-    n = x.itemsize * x.shape[1]
-    row, target = np.int64(zeros.ctypes.data), np.int64(x.ctypes.data)
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             zeros[np.uint32(indices[k])] += data[k]
-        stream(row, target, n)
-        for k in range(indptr[i], indptr[i + 1]):
-            zeros[np.uint32(indices[k])] = 0
-        target += n
+        _move(zeros, indices[indptr[i] : indptr[i + 1]], x[i])
+
+
+@inlined
+def _move(row, written, target):
+    """Copies `row` to `target`, of the same length and dtype, and clears the elements of `row` that were written."""
+    stream(np.int64(row.ctypes.data), np.int64(target.ctypes.data), row.itemsize * len(row))
+    for k in range(len(written)):
+        row[np.uint32(written[k])] = 0
 
 
 @compiled
@@ -67,8 +74,7 @@ def fill_in_place(data, indices, indptr, x):
 @compiled
 def fill_counts(data, indices, indptr, zeros, x):
     """Like `fill`, for uint16. Returns the place of a value in `data` that does not fit; -1 if there is none."""
-    n, wrong = x.itemsize * x.shape[1], -1
-    row, target = np.int64(zeros.ctypes.data), np.int64(x.ctypes.data)
+    wrong = -1
     for i in range(len(indptr) - 1):
         for k in range(indptr[i], indptr[i + 1]):
             gene = np.uint32(indices[k])
@@ -77,10 +83,7 @@ def fill_counts(data, indices, indptr, zeros, x):
                 zeros[gene] = np.uint16(total)
             else:
                 wrong = k
-        stream(row, target, n)
-        for k in range(indptr[i], indptr[i + 1]):
-            zeros[np.uint32(indices[k])] = 0
-        target += n
+        _move(zeros, indices[indptr[i] : indptr[i + 1]], x[i])
     return wrong
 
 
