@@ -110,10 +110,8 @@ class BlockLoader:
         self.batch_size, self.fetch_rows, self.seed = batch_size, batch_size * count("fetch_factor", fetch_factor), seed
         self.subset = None if subset is None else _subset(subset, len(source))
         if isinstance(sampler, BlockShuffling):
-            rows = slice(None) if self.subset is None else self.subset
-            selected = {name: codes[rows] for name, codes in self.labels.items()}
             n = len(source) if self.subset is None else len(self.subset)
-            sampler = sampler.chosen(source, self.subset, n, self.fetch_rows, batch_size, selected)
+            sampler = sampler.chosen(source, self.subset, n, self.fetch_rows, batch_size, self.labels)
         self.sampler = sampler
         self.rank, self.ranks, self.worker, self.workers, self.drop_last = rank, ranks, worker, workers, drop_last
         self.epoch_index, self.delivered = 0, 0
@@ -168,7 +166,7 @@ class BlockLoader:
         ValueError if `state` has another seed, fetch or block. The last two are missing in states of earlier versions.
         """
         for name, own in self._decides().items():
-            if state.get(name, own) != own:
+            if (name == "seed" or name in state) and state[name] != own:
                 raise ValueError(f"the state is of {name} {state[name]}, and this loader has {own}")
         self.epoch_index, self.delivered = state["epoch"], state["delivered"]
 

@@ -73,7 +73,7 @@ def longest_block(
 
     Blocks of 1, 2, 3, 4, 6, 8, 12, 16 rows and so on are tried, by bisection, since longer blocks mix less. A standard
     error is added to what is short. 1 if no longer block mixes well enough. Without labels it is half the number of
-    minibatches in a fetch, by the rule b <= f / 2 of the scDataset paper.
+    minibatches in a fetch, by the rule b <= f / 2 of the scDataset poster.
 
     order_of: the order for a block size. labels: for each name, the codes of the rows of the order. fetch_rows: the
     number of rows in a fetch.

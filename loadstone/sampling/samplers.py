@@ -45,9 +45,9 @@ class BlockShuffling:
 
     A block size of 1 is random access. "auto": the longest block with which a minibatch is at most `within` bits short
     of random for each label that `BlockLoader` was given; without labels, half the fetch factor, by the rule of the
-    scDataset paper (see `mixing.longest_block`). aligned: whether blocks end at chunk boundaries where possible, if the
-    source is chunked; blocks may then have fewer rows than `block_size`. ValueError if
-    block_size is neither "auto" nor a whole number of at least 1, or if `within` is not a positive number.
+    scDataset poster (see `mixing.longest_block`). aligned: whether blocks end at chunk boundaries where possible, if
+    the source is chunked; blocks may then have fewer rows than `block_size`. ValueError if block_size is neither "auto"
+    nor a whole number of at least 1, or if `within` is not a positive number.
     """
 
     block_size: int | Literal["auto"] = "auto"
@@ -69,14 +69,15 @@ class BlockShuffling:
         batch_size: int,
         labels: Mapping[str, np.ndarray],
     ) -> "BlockShuffling":
-        """The same with a number in place of "auto". labels: the codes of the selected rows by name, (n_rows,) each."""
+        """The same with a number in place of "auto". labels: the codes of all rows of the source by name."""
         if self.block_size != "auto":
             return self
+        selected = labels if rows is None else {name: codes[rows] for name, codes in labels.items()}
 
         def order_of(block_size: int) -> Order:
             return replace(self, block_size=block_size).order(blocks, rows, n_rows, fetch_rows, 0, 0)
 
-        return replace(self, block_size=longest_block(order_of, labels, batch_size, fetch_rows, self.within))
+        return replace(self, block_size=longest_block(order_of, selected, batch_size, fetch_rows, self.within))
 
     def order(self, blocks, rows, n_rows, fetch_rows, seed, epoch):
         whole = self.aligned and self.block_size > 1
