@@ -93,8 +93,8 @@ def test_closing_in_mid_epoch_leaks_no_descriptors_threads_or_memory(tiny_set: D
     for batches in range(200):
         read_and_close(batches % 20 + 1)
     gc.collect()
-    assert process.num_fds() == descriptors
-    assert threading.active_count() == threads
+    assert process.num_fds() <= descriptors
+    assert threading.active_count() <= threads  # those of other tests may end meanwhile
     assert process.memory_info().rss < memory + 64e6
 
 
