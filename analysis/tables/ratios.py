@@ -123,16 +123,17 @@ def other_stores() -> Iterator[Comparison]:
 
 def reads() -> Iterator[Comparison]:
     """Ours against scDataset on each disk."""
-    yield from _on_disks((16, 64), (64, 64))
+    yield from _on_disks(("hdd", "gp3", "nvme"), (16, 64), (64, 64))
+    yield from _on_disks(("hdd", "gp3"), (16, 256), (64, 256), (256, 256))
 
 
 def reads_bounded() -> Iterator[Comparison]:
     """The same in bounded memory."""
-    yield from _on_disks((16, 64), (64, 64), (16, 256), (64, 256), (256, 256))
+    yield from _on_disks(("hdd", "gp3", "nvme"), (16, 64), (64, 64), (16, 256), (64, 256), (256, 256))
 
 
-def _on_disks(*settings: tuple[int, int]) -> Iterator[Comparison]:
-    for disk, setting in product(("hdd", "gp3", "nvme"), settings):
+def _on_disks(disks: Sequence[str], *settings: tuple[int, int]) -> Iterator[Comparison]:
+    for disk, setting in product(disks, settings):
         yield disk, blocks("native", *setting, disk=disk), blocks("scdataset", *setting, disk=disk)
 
 
