@@ -13,8 +13,8 @@ from loadstone.sampling.samplers import BlockShuffling, Sampler
 from loadstone.sampling.sharding import Share, turn_of
 
 USUAL_FETCH = 256  # minibatches in a fetch, if the size of the rows is not known
-FEWEST_FETCHES = 8
-FETCHES_HELD = 3.4  # in memory: the current one, the next, one whose last minibatches are in use, and `buffers.SPARE`
+FEWEST_FETCHES = 2  # in an epoch, so that one is read while the other is trained on
+FETCHES_HELD = 2.25  # in memory: the current one and the next, with `buffers.SPARE`
 
 
 class Source(Protocol):
@@ -197,7 +197,7 @@ class BlockLoader:
 def _largest_fetch(source: Source, batch_size: int, memory: float) -> int:
     """The most minibatches in a fetch such that all buffers fit into `memory` bytes; at least 1.
 
-    No more than let an epoch have FEWEST_FETCHES fetches, so that reading overlaps with training, or USUAL_FETCH.
+    No more than leave an epoch FEWEST_FETCHES fetches, unless these have fewer than USUAL_FETCH minibatches.
     """
     if source.row_bytes is None:
         return USUAL_FETCH

@@ -138,9 +138,10 @@ def _on_disks(disks: Sequence[str], *settings: tuple[int, int]) -> Iterator[Comp
 
 
 def auto() -> Iterator[Comparison]:
-    """What ours chooses in 1 GB against scDataset with no smaller buffer, which mixes a little worse."""
-    for block, fetch in ((12, 273), (16, 273), (16, 512), (24, 512)):
-        yield "warm", blocks("native", 16, 273), blocks("scdataset", block, fetch, processes=2)
+    """What ours chooses in 1 GB and in 256 MB against scDataset with no smaller buffer."""
+    for block, fetch in ((32, 611), (48, 611), (64, 611), (64, 1024)):
+        yield "warm", blocks("native", 64, 611), blocks("scdataset", block, fetch, processes=2)
+    yield "warm", blocks("native", 8, 156), blocks("scdataset", 8, 156, processes=2)
 
 
 def csad() -> Iterator[Comparison]:

@@ -29,13 +29,17 @@ class Rows(NamedTuple):
         within = slice(indptr[0], indptr[-1])
         return Rows(self.data[within], self.indices[within], (indptr - indptr[0]).astype(np.int32))
 
+    def copied(self) -> "Rows":
+        return Rows(self.data.copy(), self.indices.copy(), self.indptr)
+
 
 class Minibatches:
     """Makes minibatches from the rows of a fetch.
 
-    output: "csr" makes them scipy.sparse.csr_matrix, whose data and indices are views into the fetch; "dense" and
-    "dense_uint16" make them new NumPy arrays. They are (rows, n_genes), float32 or uint16. ValueError for another
-    `output`, or for a value that does not fit into uint16.
+    output: "csr" makes them scipy.sparse.csr_matrix, whose data and indices are views into the fetch, but copies in
+    the last one: when the next fetch begins, a consumer that keeps no other minibatch has left the memory of this one
+    free to be read into. "dense" and "dense_uint16" make new NumPy arrays. They are (rows, n_genes), float32 or uint16.
+    ValueError for another `output`, or for a value that does not fit into uint16.
     """
 
     def __init__(self, n_genes: int, output: Output) -> None:
@@ -47,7 +51,10 @@ class Minibatches:
         """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
-            yield self.densifier.dense(*batch) if self.densifier else self._csr(batch)
+            if self.densifier:
+                yield self.densifier.dense(*batch)
+            else:
+                yield self._csr(batch.copied() if stop == cuts[-1] else batch)
 
     def _csr(self, batch: Rows) -> csr_matrix:
         # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.

@@ -52,6 +52,17 @@ def test_a_minibatch_holds_cells_row_ids_and_labels(tiny_set: Dataset, source: o
     assert len(loader) == -(-tiny.N // 16)
 
 
+def test_two_fetches_are_in_memory_if_a_consumer_keeps_one_minibatch(tmp_path: Path) -> None:
+    rows_of_five = np.tile(np.arange(1, 6, dtype=np.float32), 480)
+    x = sp.csr_matrix((rows_of_five, np.tile(np.arange(5), 480), np.arange(0, 2_401, 5)), shape=(480, 9))
+    ad.AnnData(x).write_h5ad(tmp_path / "x.h5ad")
+    loader = BlockLoader(open_h5ad(tmp_path / "x.h5ad"), batch_size=16, fetch_factor=4)
+    begins = [batch.x.data.ctypes.data for i, batch in enumerate(loader) if i % 4 == 0]
+    assert len(begins) == 8
+    assert len(set(begins)) == 2
+    loader.close()
+
+
 def test_an_order_is_drawn_once_per_epoch(source: object) -> None:
     drawn = []
 
