@@ -141,10 +141,10 @@ class BlockLoader:
         given, turn = turn_of([len(share) for share in shares], delivered)
         share = (self.worker + turn) % len(shares)  # worker 0 delivers the next batch
         fetches = shares[share].fetches(given[share])
-        if self.is_new:  # a program has just started, and its user waits for the first minibatch
+        is_new, self.is_new = self.is_new, False
+        if is_new:  # a program has just started, and its user waits for the first minibatch
             fetches = first_batch_alone(fetches)
-        self.is_new = False
-        for rows, cuts, fetched in read_ahead(self.source, fetches):
+        for rows, cuts, fetched in read_ahead(self.source, fetches, first_alone=is_new):
             cuts = cuts.tolist()
             for x, start, stop in zip(self.source.batches(fetched, cuts), cuts, cuts[1:], strict=False):
                 ids = rows[start:stop]

@@ -8,10 +8,14 @@ import numpy as np
 FEW = 16  # batches; if a fetch has at most this many, its first batch needs most of the chunks of the fetch
 
 
-def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterator[tuple[np.ndarray, Any, Any]]:
+def read_ahead(
+    source: Any, fetches: Iterable[tuple[np.ndarray, Any]], *, first_alone: bool = False
+) -> Iterator[tuple[np.ndarray, Any, Any]]:
     """Yields each fetch as (row ids, extra, the result of `source.gather`) while the next fetch is being read.
 
-    fetches: pairs (row ids, extra); `extra` is passed on unchanged. If a fetch fails, its error is raised where the
+    fetches: pairs (row ids, extra); `extra` is passed on unchanged. first_alone: whether the second fetch begins only
+    when the first is complete. On a slow disk, reads that were not announced, such as those of the program's own pages,
+    would otherwise wait for hundreds of reads of the second fetch. If a fetch fails, its error is raised where the
     fetch would have been yielded. If the iterator is closed early, the fetch in progress is cancelled.
     """
     coming = None
@@ -20,6 +24,8 @@ def read_ahead(source: Any, fetches: Iterable[tuple[np.ndarray, Any]]) -> Iterat
             ready, coming = coming, (rows, extra, source.gather(rows))
             if ready:
                 yield *ready[:2], ready[2].result()
+            elif first_alone:
+                coming[2].result()
             del ready  # drops the reference to the buffer before waiting for the next fetch
         if coming:
             yield *coming[:2], coming[2].result()
