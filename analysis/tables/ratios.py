@@ -223,9 +223,10 @@ def markdown(grid: str, measurements: Sequence[Measurement]) -> str:
 
 
 def name(setting: Setting) -> str:
-    """The loader and its blocks as text."""
+    """The loader, its blocks and its processes as text."""
     settings = f" ({setting['block_size']}, {setting['fetch_factor']})" if "block_size" in setting else ""
-    return f"`{setting['loader']}`{settings}"
+    processes = setting.get("processes", 1)
+    return f"`{setting['loader']}`{settings}{f' in {processes} processes' if processes > 1 else ''}"
 
 
 def table(records: Path, dataset: str) -> str:
