@@ -34,6 +34,8 @@ COUNTS = 70  # per cell
 CHUNK_CELLS = 70
 FETCHES = 1_000
 SETTINGS = (16, 64), (64, 256)
+WELLS, DRUGS = 95, 380  # wells per plate, which is a file, and the drugs in them, as in Tahoe-100M
+FETCH_FACTOR = 611  # that 1 GB allows for cells of 1,400 counts
 REPEATS = 3
 
 
@@ -92,6 +94,17 @@ def order(paths: list[Path], index: Path, setting: tuple[int, int]) -> str:
         n, seconds = _timed(lambda: len(loader))
         _, first = _timed(lambda: next(iter(loader)))
         return f"{seconds:.2f} s, {n:,} minibatches; the first {first:.2f} s later; {_peak() - before:,.0f} MB at most"
+
+
+def choice(paths: list[Path], index: Path) -> str:
+    """How long the choice of a block takes for two labels: the plate, and the drug of a well."""
+    with closing(open_h5ad(paths, index=index)) as source:
+        n = len(source) // FILES
+        plate, row = np.divmod(np.arange(len(source), dtype=np.int32), np.int32(n))
+        labels = {"plate": plate.astype(np.int8), "drug": ((plate * WELLS + row * WELLS // n) % DRUGS).astype(np.int16)}
+        before = _resident()
+        loader, seconds = _timed(lambda: BlockLoader(source, labels=labels, fetch_factor=FETCH_FACTOR))
+        return f"{seconds:.2f} s, a block of {loader.sampler.block_size}; {_peak() - before:,.0f} MB at most"
 
 
 def resumption(paths: list[Path], index: Path, setting: tuple[int, int]) -> str:
@@ -177,6 +190,7 @@ def main() -> None:
     for name in sets:
         print(f"{name}, opened: {step(opening, name)}")
         print(f"{name}, opened again, from the index: {step(opening, name)}")
+        print(f"{name}, block chosen at a fetch factor of {FETCH_FACTOR}: {step(choice, name)}")
         for setting in SETTINGS:
             for function in (order, resumption, ranks):
                 print(f"{name}, {setting}, {function.__name__}: {step(function, name, setting)}")

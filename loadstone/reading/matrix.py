@@ -14,7 +14,7 @@ from loadstone.reading.gathering import Gathering
 from loadstone.reading.minibatches import Output
 from loadstone.reading.plan import of_rows, reads_of, tasks
 from loadstone.reading.row_starts import RowStarts
-from loadstone.sampling.orders import aligned
+from loadstone.sampling.orders import aligned, chunk_starts
 
 PIECES_PER_TASK = 128  # at most; a thread needs the GIL between two tasks
 
@@ -34,7 +34,7 @@ class Matrix(CsrSource):
     """A CSR matrix on disk: the rows of all parts, one part after another.
 
     Other arguments: `CsrSource`. Memory besides the fetches: 4 bytes per row, and 17 bytes per chunk that the compiled
-    loop reads.
+    loop reads; 8 more per chunk of `indices` once blocks follow the chunks.
     """
 
     # These are attributes so that an ablation can replace them for a single matrix.
@@ -54,7 +54,7 @@ class Matrix(CsrSource):
         super().__init__(n_genes, output=output, threads=threads, disk=disk, files=files)
         self.parts = parts
         self.offsets = np.cumsum([0, *(len(part.starts) for part in parts)])
-        self.blocks: dict[int, np.ndarray | int] = {}
+        self.chunks: list[np.ndarray | None] | None = None
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -73,21 +73,32 @@ class Matrix(CsrSource):
         if all(part.indices.chunk is None for part in self.parts):
             return block_size
         if rows is not None:
-            return self._aligned_blocks(block_size, rows)
-        if block_size not in self.blocks:
-            self.blocks[block_size] = self._aligned_blocks(block_size, None)
-        return self.blocks[block_size]
-
-    def _aligned_blocks(self, block_size: int, rows: np.ndarray | None) -> np.ndarray:
-        cuts = self.offsets if rows is None else np.searchsorted(rows, self.offsets)
-        starts = []
-        for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
-            begins = part.starts.whole() if rows is None else part.starts[rows[first:last] - offset]
-            if part.indices.chunk is None:
-                starts.append(np.arange(first, last, block_size))
-            elif len(begins):
-                starts.append(first + aligned(begins, part.indices.chunk, block_size)[:-1])
+            chunks = self._chunk_starts(rows)
+        else:
+            chunks = self.chunks = self.chunks or self._chunk_starts(None)
+        cuts = self._cuts(rows)
+        starts = [
+            np.arange(first, last, block_size) if of_part is None else first + aligned(of_part, block_size)[:-1]
+            for of_part, first, last in zip(chunks, cuts, cuts[1:], strict=False)
+            if first < last
+        ]
         return np.concatenate([*starts, cuts[-1:]])
+
+    def _chunk_starts(self, rows: np.ndarray | None) -> list[np.ndarray | None]:
+        """The `chunk_starts` of each part among its selected rows; None for a part whose indices have no chunks."""
+        chunks: list[np.ndarray | None] = []
+        cuts = self._cuts(rows)
+        for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
+            if part.indices.chunk is None:
+                chunks.append(None)
+            else:
+                begins = part.starts.whole() if rows is None else part.starts[rows[first:last] - offset]
+                chunks.append(chunk_starts(begins, part.indices.chunk))
+        return chunks
+
+    def _cuts(self, rows: np.ndarray | None) -> np.ndarray:
+        """The position among the selected rows at which each part begins, followed by the number of selected rows."""
+        return self.offsets if rows is None else np.searchsorted(rows, self.offsets)
 
     def gather(self, rows: np.ndarray) -> Gathering:
         by_place = np.argsort(rows)

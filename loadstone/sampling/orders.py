@@ -142,31 +142,51 @@ def balanced(codes: np.ndarray) -> np.ndarray:
     return np.append(1 / np.maximum(counts, 1), 0.0)[np.maximum(codes, -1)]
 
 
-def aligned(begins: np.ndarray, chunk: int, block_size: int) -> np.ndarray:
+def chunk_starts(begins: np.ndarray, chunk: int) -> np.ndarray:
+    """The first row of each chunk in which a row begins, followed by n: int64 (chunks + 1,).
+
+    begins: the element at which each row begins, ascending, (n,). chunk: the number of elements per chunk.
+    """
+    starts = np.empty(min(len(begins), int(begins[-1]) // chunk + 1 if len(begins) else 0) + 1, np.int64)
+    n = _chunk_starts(begins, chunk, starts)
+    starts[n] = len(begins)
+    return starts[: n + 1]
+
+
+@compiled
+def _chunk_starts(begins, chunk, starts):
+    n, end = 0, np.int64(0)
+    for row in range(len(begins)):
+        if row == 0 or begins[row] >= end:
+            end = (begins[row] // chunk + 1) * chunk
+            starts[n] = row
+            n += 1
+    return n
+
+
+def aligned(chunks: np.ndarray, block_size: int) -> np.ndarray:
     """Divides rows into blocks of at most `block_size` rows. Only a chunk with more rows than that is split.
 
-    begins: the element at which each row begins, ascending, (n,). chunk: the number of elements per chunk. Returns the
-    first row of each block, followed by n: int64 (blocks + 1,).
+    chunks: as `chunk_starts` returns it, of at least one row. Returns the first row of each block, followed by the
+    number of rows: int64 (blocks + 1,).
 
     A row belongs to the chunk in which it begins. A block takes as many whole chunks as fit. A chunk with more than
     `block_size` rows is divided into parts of equal size, up to rounding. Each part is a block; the block of the last
     part also takes the next chunks that fit. Since no block is larger than `block_size`, the rows of a fetch are mixed
     at least as well as with blocks of exactly that size.
     """
-    starts = np.empty(_aligned(begins, chunk, block_size, np.empty(0, np.int64)) + 1, np.int64)
-    _aligned(begins, chunk, block_size, starts)
-    starts[-1] = len(begins)
+    starts = np.empty(_aligned(chunks, block_size, np.empty(0, np.int64)) + 1, np.int64)
+    _aligned(chunks, block_size, starts)
+    starts[-1] = chunks[-1]
     return starts
 
 
 @compiled
-def _aligned(begins, chunk, block_size, starts):
+def _aligned(chunks, block_size, starts):
     """Returns the number of blocks. Writes the first row of each block into `starts` until `starts` is full."""
-    blocks, start, row, n = 0, 0, 0, len(begins)
-    while row < n:
-        stop, end_of_chunk = row + 1, (begins[row] // chunk + 1) * chunk
-        while stop < n and begins[stop] < end_of_chunk:
-            stop += 1
+    blocks, start = 0, np.int64(0)
+    for i in range(len(chunks) - 1):
+        row, stop = chunks[i], chunks[i + 1]
         if stop - start > block_size:  # this chunk does not fit into the current block
             pieces = -(-(stop - row) // block_size)
             for piece in range(-1 if row > start else 0, pieces - 1):
@@ -174,7 +194,6 @@ def _aligned(begins, chunk, block_size, starts):
                     starts[blocks] = start if piece < 0 else row + (stop - row) * piece // pieces
                 blocks += 1
             start = row + (stop - row) * (pieces - 1) // pieces
-        row = stop
     if blocks < len(starts):
         starts[blocks] = start
     return blocks + 1

@@ -12,6 +12,7 @@ from loadstone.sampling.orders import (
     Subset,
     aligned,
     balanced,
+    chunk_starts,
 )
 from tests.conftest import fetches
 
@@ -34,7 +35,7 @@ def test_every_row_once_in_full_fetches(n: int, fetch: int, block: int, seed: in
 def test_aligned_blocks(nnz: list[int], chunk: int, block: int, fetch: int) -> None:
     """Every row comes once. No block exceeds the requested size. Only a chunk with more rows than that is split."""
     begins = np.cumsum([0, *nnz])[:-1]
-    starts = aligned(begins, chunk, block)
+    starts = aligned(chunk_starts(begins, chunk), block)
     assert starts[0] == 0
     assert starts[-1] == len(begins)
     assert (np.diff(starts) > 0).all()
