@@ -107,7 +107,8 @@ def choice(paths: list[Path], index: Path) -> str:
             "drug": np.concatenate([(well + np.int16(plate * WELLS)) % np.int16(DRUGS) for plate in range(FILES)]),
         }
         loader, seconds = _timed(lambda: BlockLoader(source, labels=labels, fetch_factor=FETCH_FACTOR))
-        return f"{seconds:.2f} s, a block of {loader.sampler.block_size}; {_peak() - before:,.0f} MB at most, with labels"
+        peak = f"{_peak() - before:,.0f} MB at most, with the labels"
+        return f"{seconds:.2f} s, a block of {loader.sampler.block_size}; {peak}"
 
 
 def resumption(paths: list[Path], index: Path, setting: tuple[int, int]) -> str:
