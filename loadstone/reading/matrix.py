@@ -54,7 +54,8 @@ class Matrix(CsrSource):
         super().__init__(n_genes, output=output, threads=threads, disk=disk, files=files)
         self.parts = parts
         self.offsets = np.cumsum([0, *(len(part.starts) for part in parts)])
-        self.chunks: list[np.ndarray | None] | None = None
+        # The rows of the last call of `aligned_blocks`, and their chunks: block sizes are tried on the same rows.
+        self.chunks: tuple[np.ndarray | None, np.ndarray, list[np.ndarray | None]] | None = None
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
@@ -72,11 +73,9 @@ class Matrix(CsrSource):
         """
         if all(part.indices.chunk is None for part in self.parts):
             return block_size
-        if rows is not None:
-            chunks = self._chunk_starts(rows)
-        else:
-            chunks = self.chunks = self.chunks or self._chunk_starts(None)
-        cuts = self._cuts(rows)
+        if self.chunks is None or self.chunks[0] is not rows:
+            self.chunks = rows, *self._chunk_starts(rows)
+        _, cuts, chunks = self.chunks
         starts = [
             np.arange(first, last, block_size) if of_part is None else first + aligned(of_part, block_size)[:-1]
             for of_part, first, last in zip(chunks, cuts, cuts[1:], strict=False)
@@ -84,21 +83,20 @@ class Matrix(CsrSource):
         ]
         return np.concatenate([*starts, cuts[-1:]])
 
-    def _chunk_starts(self, rows: np.ndarray | None) -> list[np.ndarray | None]:
-        """The `chunk_starts` of each part among its selected rows; None for a part whose indices have no chunks."""
+    def _chunk_starts(self, rows: np.ndarray | None) -> tuple[np.ndarray, list[np.ndarray | None]]:
+        """(where each part begins among the selected rows, followed by their number; the `chunk_starts` of each part).
+
+        The latter is None for a part whose indices have no chunks.
+        """
+        cuts = self.offsets if rows is None else np.searchsorted(rows, self.offsets)
         chunks: list[np.ndarray | None] = []
-        cuts = self._cuts(rows)
         for part, offset, first, last in zip(self.parts, self.offsets, cuts, cuts[1:], strict=False):
             if part.indices.chunk is None:
                 chunks.append(None)
             else:
                 begins = part.starts.whole() if rows is None else part.starts[rows[first:last] - offset]
                 chunks.append(chunk_starts(begins, part.indices.chunk))
-        return chunks
-
-    def _cuts(self, rows: np.ndarray | None) -> np.ndarray:
-        """The position among the selected rows at which each part begins, followed by the number of selected rows."""
-        return self.offsets if rows is None else np.searchsorted(rows, self.offsets)
+        return cuts, chunks
 
     def gather(self, rows: np.ndarray) -> Gathering:
         by_place = np.argsort(rows)

@@ -14,8 +14,8 @@ def read_ahead(
     """Yields each fetch as (row ids, extra, the result of `source.gather`) while the next fetch is being read.
 
     fetches: pairs (row ids, extra); `extra` is passed on unchanged. first_alone: whether the second fetch begins only
-    when the first is complete. On a slow disk, reads that were not announced, such as those of the program's own pages,
-    would otherwise wait for hundreds of reads of the second fetch. If a fetch fails, its error is raised where the
+    when the first is complete. On a slow disk, reads of the first that were not announced would otherwise wait for
+    hundreds of reads of the second. If a fetch fails, its error is raised where the
     fetch would have been yielded. If the iterator is closed early, the fetch in progress is cancelled.
     """
     coming = None
