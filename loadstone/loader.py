@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from loadstone.reading.gathering import Gathering
+from loadstone.reading.minibatches import MANY
 from loadstone.reading.prefetch import first_batch_alone, read_ahead
 from loadstone.reading.validate import count, row_ids
 from loadstone.sampling.orders import Subset
@@ -14,7 +15,8 @@ from loadstone.sampling.sharding import Share, turn_of
 
 USUAL_FETCH = 256  # minibatches in a fetch, if the size of the rows is not known
 FEWEST_FETCHES = 2  # in an epoch, so that one is read while the other is trained on
-FETCHES_HELD = 2.25  # in memory: the current one and the next, with `buffers.SPARE`
+# In memory, with `buffers.SPARE`: the current fetch and the next, and of few minibatches also one whose last is in use.
+FETCHES_HELD, FETCHES_HELD_OF_FEW = 2.25, 3.4
 
 
 class Source(Protocol):
@@ -202,6 +204,8 @@ def _largest_fetch(source: Source, batch_size: int, memory: float) -> int:
     if source.row_bytes is None:
         return USUAL_FETCH
     most = memory / (FETCHES_HELD * source.row_bytes * batch_size)
+    if most <= MANY:
+        most *= FETCHES_HELD / FETCHES_HELD_OF_FEW
     return max(1, int(min(most, max(USUAL_FETCH, len(source) / (FEWEST_FETCHES * batch_size)))))
 
 

@@ -13,6 +13,7 @@ from loadstone.reading.densify import Densifier
 from loadstone.reading.validate import choice
 
 Output = Literal["csr", "dense", "dense_uint16"]
+MANY = 16  # minibatches in a fetch; of no more, a copy of the last would cost more than it saves
 DTYPES = {"dense": np.float32, "dense_uint16": np.uint16}
 
 
@@ -37,9 +38,9 @@ class Minibatches:
     """Makes minibatches from the rows of a fetch.
 
     output: "csr" makes them scipy.sparse.csr_matrix, whose data and indices are views into the fetch, but copies in
-    the last one: when the next fetch begins, a consumer that keeps no other minibatch has left the memory of this one
-    free to be read into. "dense" and "dense_uint16" make new NumPy arrays. They are (rows, n_genes), float32 or uint16.
-    ValueError for another `output`, or for a value that does not fit into uint16.
+    the last of more than MANY: when the next fetch begins, a consumer that keeps no other minibatch has left the memory
+    of this one free to be read into. "dense" and "dense_uint16" make new NumPy arrays. They are (rows, n_genes),
+    float32 or uint16. ValueError for another `output`, or for a value that does not fit into uint16.
     """
 
     def __init__(self, n_genes: int, output: Output) -> None:
@@ -49,12 +50,13 @@ class Minibatches:
 
     def cut(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
         """Yields the minibatches of a fetch. Minibatch i has the rows cuts[i] to cuts[i + 1] of the fetch."""
+        copied = cuts[-1] if len(cuts) - 1 > MANY else None
         for start, stop in pairwise(cuts):
             batch = fetched.cut(start, stop)
             if self.densifier:
                 yield self.densifier.dense(*batch)
             else:
-                yield self._csr(batch.copied() if stop == cuts[-1] else batch)
+                yield self._csr(batch.copied() if stop == copied else batch)
 
     def _csr(self, batch: Rows) -> csr_matrix:
         # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.
