@@ -9,7 +9,7 @@ from loadstone.reading.gathering import Gathering
 from loadstone.reading.minibatches import MANY
 from loadstone.reading.prefetch import first_batch_alone, read_ahead
 from loadstone.reading.validate import count, row_ids
-from loadstone.sampling.orders import Subset
+from loadstone.sampling.orders import Order, Subset
 from loadstone.sampling.samplers import BlockShuffling, Sampler
 from loadstone.sampling.sharding import Share, turn_of
 
@@ -179,14 +179,18 @@ class BlockLoader:
         block_size = getattr(self.sampler, "block_size", 0)
         return {"seed": self.seed, "fetch_rows": self.fetch_rows, "block_size": block_size}
 
+    def order(self, index: int) -> Order:
+        """The order of the rows in epoch `index`, for all ranks and workers together."""
+        n = len(self.source) if self.subset is None else len(self.subset)
+        order = self.sampler.order(self.source, self.subset, n, self.fetch_rows, self.seed, index)
+        return order if self.subset is None else Subset(order, self.subset)
+
     def _shares(self, index: int) -> list[Share]:
         """The shares of all workers of this rank in epoch `index`. The latest result is kept for repeated calls."""
         if self.drawn and self.drawn[0] == index:
             return self.drawn[1]
         self.drawn = None  # one order in memory at a time
-        n = len(self.source) if self.subset is None else len(self.subset)
-        order = self.sampler.order(self.source, self.subset, n, self.fetch_rows, self.seed, index)
-        order = order if self.subset is None else Subset(order, self.subset)
+        order = self.order(index)
         common = {"rank": self.rank, "ranks": self.ranks, "workers": self.workers}
         shares = [
             Share(order, self.batch_size, drop_last=self.drop_last, worker=worker, **common)

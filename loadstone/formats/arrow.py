@@ -80,7 +80,7 @@ def _part(path: Path, files: Files) -> tuple[Any, Part]:
     edges, indptr = np.cumsum([0, *sizes]), np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
     if not len(sizes):
         edges, places = np.array([0, 0]), {name: [0] for name in COLUMNS}
-    arrays = [Plain(f"{path}: {name}", fd, types[name], edges, np.array(places[name])) for name in COLUMNS]
+    arrays = [Plain(f"{path}: {name}", fd, types[name], edges, np.array(places[name]), n_bytes) for name in COLUMNS]
     return schema, Part(RowStarts.of(str(path), indptr), *arrays)
 
 

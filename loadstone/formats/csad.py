@@ -74,20 +74,34 @@ class Cells(CsrSource):
         size = self.first + self.frames[ordered + 1] - place
         n = max(1, min(CELLS_PER_TASK, len(rows) // (self.threads * TASKS_PER_THREAD)))
         tasks = [slice(start, start + n) for start in range(0, len(rows), n)]
-        fd = np.full(len(rows), self.fd)
-        if len(rows) and are_cached(self.fd, place):  # a hint for each cell would take longer than to read it
-            fd = fd[:0]
-        reads = [join(fd[task], place[task], size[task], self.disk) for task in tasks]
+        numbers = np.full(len(rows), self.fd)
+        stage = self.staging.stage() if self.staging else None
+        # A hint for each cell would take longer than to read it from the page cache.
+        if not stage and len(rows) and are_cached(self.fd, place):
+            numbers = numbers[:0]
+        reads = [join(numbers[task], place[task], size[task], self.disk) for task in tasks]
+        fd, local = (stage.fd, stage.place(self.fd, place)) if stage else (self.fd, place)
 
         def decode(i: int) -> None:
             task = tasks[i]
             n_decoded = decode_cells(
-                self.fd, place[task], size[task], count[task], target[task], fetched.data, fetched.indices, self.n_genes
+                fd, local[task], size[task], count[task], target[task], fetched.data, fetched.indices, self.n_genes
             )
             if n_decoded < len(place[task]):
                 self.files.check()
                 raise ValueError(f"{self.path}: the frame of cell {ordered[task][n_decoded]:,} is damaged")
 
+        if self.staging and stage:
+            ends = np.cumsum([0, *(len(each.file) for each in reads)])
+            pieces = np.concatenate([each.piece + task.start for each, task in zip(reads, tasks, strict=True)])
+            reads = [each._replace(piece=pieces[a:b]) for each, a, b in zip(reads, ends, ends[1:], strict=False)]
+            return Gathering(
+                fetched,
+                self.staging.submit(
+                    stage, self.pool, decode, reads, ends[:-1], lambda i: f"{self.path}, cell {ordered[i]:,}"
+                ),
+                self.files.check,
+            )
         return Gathering(fetched, self.ahead.submit(self.pool, decode, reads), self.files.check)
 
 

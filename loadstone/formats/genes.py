@@ -1,6 +1,5 @@
 """Gene names: files that are read as one matrix must have the same genes in the same order."""
 
-import json
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
@@ -59,7 +58,11 @@ def check_same(files: Iterable[tuple[str, Any]], matrix: str) -> None:
 def digest(path: str, root: Any, matrix: str) -> str:
     """A hash of the gene names and their order, in hexadecimal; "" if the file has no gene names. See `check_same`."""
     names = _names(path, root, matrix)
-    return "" if names is None else sha256(json.dumps(_texts(names)).encode()).hexdigest()
+    if names is None:
+        return ""
+    encoded = [name if isinstance(name, bytes) else str(name).encode() for name in names.tolist()]
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))  # without them, "ab", "c" would be "a", "bc"
+    return sha256(lengths.tobytes() + b"".join(encoded)).hexdigest()
 
 
 def _names(path: str, root: Any, matrix: str) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""A CSR or dense matrix in h5ad files, without conversion.
+"""A CSR or dense matrix in h5ad files, on a disk or in object storage, without conversion.
 
 When a file is opened, HDF5 is asked for the offsets and sizes of the chunks. After that, the chunks are read directly
 from the file and decoded, without HDF5 and its global lock. For a CSR matrix, threads do this in a compiled loop that
@@ -7,38 +7,24 @@ releases the GIL. Only arrays whose layout or filters loadstone cannot decode ar
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import get_args
 
-import h5py
 from scipy.sparse import csr_matrix
 
-from loadstone.formats import genes, h5ad_index
+from loadstone.formats import genes, h5ad_index, h5ad_remote
 from loadstone.formats.h5ad_dense import DenseFiles, ThroughRows, Tiles
 from loadstone.formats.h5ad_index import Csr
-from loadstone.formats.h5ad_layout import Layout, array_of, codec_of, layout_of
+from loadstone.formats.h5ad_layout import codec_of, layout_of
+from loadstone.formats.h5ad_matrix import StoredMatrix, csr_fields, part, stored_matrix
 from loadstone.formats.indexed import Indexed
 from loadstone.reading import validate
-from loadstone.reading.arrays import Array, Chunked, Table, Through, Verify, read_whole
+from loadstone.reading.arrays import Table, Verify
 from loadstone.reading.densify import as_counts
 from loadstone.reading.disk import Disk
-from loadstone.reading.files import Files, describing, several
-from loadstone.reading.matrix import Matrix, Part, warn_if_slow
+from loadstone.reading.files import Files, all_urls, describing, several
+from loadstone.reading.matrix import Matrix, warn_if_slow
 from loadstone.reading.minibatches import Output
-
-
-class StoredMatrix(NamedTuple):
-    """The matrix of a file, before its arrays are opened.
-
-    fd: the file descriptor. x: the h5py group of a CSR matrix, or the h5py dataset of a dense matrix. form: "csr" or
-    "dense". rows, n_genes: the shape of the matrix.
-    """
-
-    path: str
-    fd: int
-    x: h5py.Group | h5py.Dataset
-    form: str
-    rows: int
-    n_genes: int
+from loadstone.remote.urls import Storage
 
 
 def open_h5ad(
@@ -50,8 +36,14 @@ def open_h5ad(
     verify: Verify = "first",
     disk: Disk | None = None,
     index: Path | str | None = None,
+    storage: Storage | None = None,
 ) -> Matrix | Indexed:
     """Opens the matrix of h5ad files as a source for `BlockLoader`. The cells of the files follow one another.
+
+    paths: of files, or URLs of objects, all of the same kind: "s3://bucket/plate1.h5ad", also gs://, az://, http:// and
+    https://. storage: for URLs, options of the store and of its HTTP client, as the package obstore names them, for
+    example {"endpoint": "http://127.0.0.1:9000", "allow_http": True, "skip_signature": True}. What it does not say
+    comes from the environment.
 
     Returns a `Matrix` if the files store CSR, and an `Indexed` if they store a dense matrix. All files must store the
     same form, and have the same genes in the same order.
@@ -62,36 +54,45 @@ def open_h5ad(
     verify: "first", "always" or "never", how often the checksums of gzip chunks of CSR files are verified, see
     `Chunked`. disk: what reads of CSR files cost, from which it follows which chunks are read together; None: it is
     measured with a few reads, see `reading.disk`. index: a folder that keeps where the chunks of CSR files are and
-    where their rows begin, 4 bytes a row and 24 a chunk, so that files are opened again without HDF5; None: nothing is
-    kept. Of the arrays of a CSR matrix, only indptr is read here.
+    where their rows begin, 4 bytes a row and 24 a chunk, so that files are opened again without HDF5; for URLs also a
+    URL, below which many machines find it. None: nothing is kept of files; of objects, it is kept in the user's cache,
+    `h5ad_index.usual()`. Of the arrays of a CSR matrix, only indptr is read here.
 
     Raises OSError if a file is missing, truncated or unreadable, or if `index` cannot be written to. Raises ValueError
     for a damaged file, for files of different genes or forms, for a matrix in CSC, for data that lie in another file,
-    and for invalid arguments. A minibatch raises it for a value that does not fit into uint16.
+    and for invalid arguments. A minibatch raises it for a value that does not fit into uint16. An object that is
+    overwritten while it is open raises OSError. Objects whose matrix is dense, or that only HDF5 can decode, raise
+    ValueError.
     """
     paths = several(paths)
+    remote = all_urls(paths)
     validate.choice("verify", verify, ("first", "always", "never"))
     validate.choice("output", output, get_args(Output))
+    if storage and not remote:
+        raise ValueError("storage is for URLs, and the paths are of files")
     with Files() as files:
-        fds = [files.open(path) for path in paths]
-        indexed = None if index is None else _indexed(Path(index), paths, fds, matrix, files)
-        opened = indexed or []
-        if not opened:
-            matrices = [_open(path, fd, matrix, files) for path, fd in zip(paths, fds, strict=True)]
-            _check_alike(matrices, matrix)
-            if matrices[0].form == "dense":
-                return _open_dense(matrices, output, files)
-            for stored in matrices:
-                with describing(stored.path):
-                    opened.append(_read_csr(stored, matrix, files, named=index is not None))
+        if remote:
+            urls = [str(path) for path in paths]
+            fds = files.open_objects(urls, storage or {})
+            opened = h5ad_remote.open_csr(urls, fds, matrix, files, index, storage or {})
+        else:
+            fds = [files.open(path) for path in paths]
+            matrices = []
+            opened = None if index is None else _indexed(Path(index), paths, fds, matrix, files)
+            if opened is None:
+                matrices = [_stored(path, fd, matrix, files) for path, fd in zip(paths, fds, strict=True)]
+                _check_alike(matrices, matrix)
+                if matrices[0].form == "dense":
+                    return _open_dense(matrices, output, files)
+                opened = [_csr(stored, matrix, files, named=index is not None) for stored in matrices]
         parts = []
         for path, fd, csr in zip(paths, fds, opened, strict=True):
             with describing(path):
-                parts.append(_part(f"{path}: /{matrix}", fd, csr, files.size(fd), verify))
+                parts.append(part(f"{path}: /{matrix}", fd, csr, files.size(fd), verify, files.read))
         files.check()
-        if index is not None and indexed is None:
+        if index is not None and not remote and matrices:
             for path, fd, csr in zip(paths, fds, opened, strict=True):
-                h5ad_index.keep(Path(index), path, files.stamp(fd), matrix, csr)
+                h5ad_index.keep(Path(index), path, files.identity(fd), matrix, csr)
         warn_if_slow(parts)
         return Matrix(parts, opened[0].n_genes, output=output, threads=threads, disk=disk, files=files)
 
@@ -102,11 +103,21 @@ def _indexed(
     """What is kept of all files; None if one is missing there, or if they do not have the same genes."""
     found: list[Csr] = []
     for path, fd in zip(paths, fds, strict=True):
-        csr = h5ad_index.kept(folder, path, files.stamp(fd), matrix)
+        csr = h5ad_index.kept(folder, path, files.identity(fd), matrix)
         if csr is None or (csr.n_genes, csr.genes) != (found or [csr])[0][:2]:
             return None
         found.append(csr)
     return found
+
+
+def _stored(path: Path | str, fd: int, matrix: str, files: Files) -> StoredMatrix:
+    return stored_matrix(files.hdf5(fd), str(path), fd, matrix)
+
+
+def _csr(stored: StoredMatrix, matrix: str, files: Files, named: bool) -> Csr:
+    with describing(stored.path):
+        fields = csr_fields(stored, matrix, files.size(stored.fd), files.read, named=named)
+        return Csr(**{name: read() for name, read in fields.items()})
 
 
 def _check_alike(matrices: Sequence[StoredMatrix], matrix: str) -> None:
@@ -131,72 +142,6 @@ def _open_dense(matrices: Sequence[StoredMatrix], output: Output, files: Files) 
     files.check()
     transform = {"csr": csr_matrix, "dense": None, "dense_uint16": as_counts}[output]
     return Indexed(source, batch_transform=transform)
-
-
-def _open(path: Path | str, fd: int, matrix: str, files: Files) -> StoredMatrix:
-    file = files.hdf5(fd)
-    with describing(path):
-        if matrix not in file:
-            others = [name for name in ("X", "raw/X") if name in file]
-            others += [f"layers/{name}" for name in file.get("layers", ())]
-            raise ValueError(f"{path} has no matrix {matrix!r}; it has: {', '.join(others) or 'none'}")
-        x, name = file[matrix], f"{path}: /{matrix}"
-        if isinstance(x, h5py.Dataset):
-            _in_this_file(str(path), x)
-            rows, n_genes = validate.shape(name, x.shape)
-            if x.dtype.kind not in "iufb":
-                raise ValueError(f"{name} holds {x.dtype}, not numbers")
-            validate.held(name, x.size * x.dtype.itemsize, x.id.get_storage_size())
-            stored = StoredMatrix(str(path), fd, x, "dense", rows, n_genes)
-        else:
-            kind = x.attrs.get("encoding-type", x.attrs.get("h5sparse_format"))
-            kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-            if "csr" not in kind:
-                raise ValueError(f"{name} is {kind[: validate.MOST_CHARACTERS]}; rows are read from CSR or dense")
-            shape = x.attrs.get("shape", x.attrs.get("h5sparse_shape"))
-            stored = StoredMatrix(str(path), fd, x, "csr", *validate.shape(name, shape))
-        genes.check_count(str(path), genes.name_column(file, matrix), stored.n_genes)
-    return stored
-
-
-def _read_csr(stored: StoredMatrix, matrix: str, files: Files, named: bool) -> Csr:
-    """Reads indptr. named: whether to read the names of the genes too."""
-    name, file_bytes = f"{stored.path}: {stored.x.name}", files.size(stored.fd)
-    for key in ("indptr", "data", "indices"):
-        if key not in stored.x:
-            raise ValueError(f"{name} is no CSR matrix: it has no {key}")
-    indptr, data, indices = (_in_this_file(stored.path, stored.x[key]) for key in ("indptr", "data", "indices"))
-    validate.matrix(name, stored.rows, indptr, data, indices)
-    validate.held(f"{name}/indptr", indptr.size * indptr.dtype.itemsize, indptr.id.get_storage_size())
-    pointers = _array(f"{name}/indptr", stored.fd, _stored(f"{name}/indptr", indptr), file_bytes, "first")
-    starts = validate.row_starts(f"{name}/indptr", read_whole(pointers, len(indptr), indptr.dtype), len(data))
-    names = genes.digest(stored.path, stored.x.file, matrix) if named else ""
-    return Csr(stored.n_genes, names, starts, _stored(f"{name}/data", data), _stored(f"{name}/indices", indices))
-
-
-def _part(name: str, fd: int, csr: Csr, file_bytes: int, verify: Verify) -> Part:
-    arrays = [_array(f"{name}/{key}", fd, getattr(csr, key), file_bytes, verify) for key in ("data", "indices")]
-    chunked = [array for array in arrays if isinstance(array, Chunked)]
-    tables = [(array.name, array.table.place, array.table.size) for array in chunked if array.table]
-    if tables:
-        validate.disjoint(tables)
-    return Part(csr.starts, *arrays)
-
-
-def _stored(name: str, dataset: h5py.Dataset) -> Layout | Through:
-    layout = layout_of(name, dataset)
-    return Through(name, dataset, layout) if isinstance(layout, str) else layout
-
-
-def _array(name: str, fd: int, stored: Layout | Through, file_bytes: int, verify: Verify) -> Array:
-    return stored if isinstance(stored, Through) else array_of(name, fd, stored, file_bytes, verify)
-
-
-def _in_this_file(path: str, dataset: h5py.Dataset) -> h5py.Dataset:
-    """Returns the dataset. ValueError if its data are not in the file `path`, but external, virtual or linked."""
-    if isinstance(dataset, h5py.Dataset) and (dataset.is_virtual or dataset.external or dataset.file.filename != path):
-        raise ValueError(f"{path}: {dataset.name} lies in another file; copy it into this one")
-    return dataset
 
 
 def _dense(stored: StoredMatrix, files: Files) -> Tiles | ThroughRows:

@@ -1,9 +1,11 @@
 """The layout of h5ad files, kept in a folder, so that files are opened again without HDF5.
 
 HDF5 finds the chunks of an array by one read after another, which takes seconds for an atlas, and longer on a slow
-disk. A file is recognized by its name, its size and the time of its last change. The folder may be deleted at any time.
+disk. A file is recognized by its name, its size and the time of its last change; an object in object storage by its
+URL, its ETag and its size. The folder may be deleted at any time.
 """
 
+import io
 import json
 import os
 import zipfile
@@ -11,17 +13,17 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from loadstone.formats.h5ad_layout import Layout
 from loadstone.reading import validate
 from loadstone.reading.arrays import Through
-from loadstone.reading.files import Stamp
 from loadstone.reading.row_starts import RowStarts
+from loadstone.remote.folder import RemoteFolder
 
-VERSION = 1  # of the form of what is kept
+VERSION = 2  # of the form of what is kept
 # What NumPy, zipfile and json raise for a damaged file, for example RuntimeError if it seems to be encrypted.
 DAMAGED = OSError, ValueError, LookupError, TypeError, ArithmeticError, EOFError, RuntimeError, zipfile.BadZipFile
 
@@ -39,37 +41,49 @@ class Csr(NamedTuple):
     indices: Layout | Through
 
 
-def keep(folder: Path, path: Path | str, stamp: Stamp, matrix: str, csr: Csr) -> None:
+def usual() -> Path:
+    """The folder in which the layout of objects is kept if none is stated: `loadstone` in the user's cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "loadstone"
+
+
+def keep(folder: Path | RemoteFolder, path: Path | str, identity: str, matrix: str, csr: Csr) -> None:
     """Keeps the layout of the file `path`, whole or not at all, unless h5py is needed to read it.
 
-    OSError if the folder cannot be written to.
+    identity: of the content, see `Files.identity`. OSError if the folder cannot be written to.
     """
-    target = _place(folder, path, stamp, matrix)
+    name = _name(path, identity, matrix)
     if isinstance(csr.data, Through) or isinstance(csr.indices, Through):
         return
     arrays = {"base": csr.starts.base, "beyond": csr.starts.beyond}
     about = {"version": VERSION, "n_genes": csr.n_genes, "genes": csr.genes}
-    for name in ("data", "indices"):
-        layout: Layout = getattr(csr, name)
+    for key in ("data", "indices"):
+        layout: Layout = getattr(csr, key)
         fill = np.asarray(layout.fill, layout.dtype).tobytes().hex()
-        about[name] = [layout.shape, layout.chunks, layout.dtype.str, layout.filters, fill]
-        arrays |= {f"{name}/{key}": getattr(layout, key) for key in ("place", "size", "mask")}
+        about[key] = [layout.shape, layout.chunks, layout.dtype.str, layout.filters, fill]
+        arrays |= {f"{key}/{each}": getattr(layout, each) for each in ("place", "size", "mask")}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    if isinstance(folder, RemoteFolder):
+        memory = io.BytesIO()
+        np.savez(memory, allow_pickle=False, **arrays)
+        folder.put(name, memory.getbuffer())
+        return
     folder.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=folder, prefix=f".{target.name}-", delete=False) as aside:
+    with NamedTemporaryFile(dir=folder, prefix=f".{name}-", delete=False) as aside:
         try:
             np.savez(aside, allow_pickle=False, **arrays)
             aside.close()
-            os.replace(aside.name, target)
+            os.replace(aside.name, folder / name)
         except BaseException:
             os.unlink(aside.name)
             raise
 
 
-def kept(folder: Path, path: Path | str, stamp: Stamp, matrix: str) -> Csr | None:
+def kept(folder: Path | RemoteFolder, path: Path | str, identity: str, matrix: str) -> Csr | None:
     """The layout of the file `path`; None if it is not kept, or is damaged, so that it has to be kept again."""
+    name = _name(path, identity, matrix)
     try:
-        with np.load(_place(folder, path, stamp, matrix), allow_pickle=False) as arrays:
+        source: Any = io.BytesIO(folder.get(name)) if isinstance(folder, RemoteFolder) else folder / name
+        with np.load(source, allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
             if about["version"] != VERSION:
                 return None
@@ -97,10 +111,9 @@ def _layout(
     return layout
 
 
-def _place(folder: Path, path: Path | str, stamp: Stamp, matrix: str) -> Path:
+def _name(path: Path | str, identity: str, matrix: str) -> str:
     name = Path(path).name
-    key = sha256(f"{name}/{matrix}/{stamp.size}/{stamp.mtime_ns}".encode()).hexdigest()
-    return folder / f"{name}-{key[:16]}.npz"
+    return f"{name}-{sha256(f'{name}/{matrix}/{identity}'.encode()).hexdigest()[:16]}.npz"
 
 
 def _of_kind(dtype: type, array: np.ndarray) -> np.ndarray:

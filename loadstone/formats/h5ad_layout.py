@@ -1,6 +1,7 @@
 """How HDF5 stores an array: all that is needed to read it without HDF5."""
 
 import math
+import os
 from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from loadstone.codecs import registry
 from loadstone.codecs.registry import Codec, irregular
 from loadstone.reading import validate
-from loadstone.reading.arrays import Array, Chunked, Plain, Table, Verify
+from loadstone.reading.arrays import Array, Chunked, Plain, Read, Table, Verify
 
 SHUFFLE, BLOSC, ZSTD = h5py.h5z.FILTER_SHUFFLE, 32_001, 32_015
 CODECS = {
@@ -74,25 +75,30 @@ def layout_of(name: str, dataset: h5py.Dataset) -> Layout | str:
     return Layout(dataset.shape, dataset.chunks or (), dataset.dtype, filters, dataset.fillvalue, *table)
 
 
-def array_of(name: str, fd: int, layout: Layout, file_bytes: int, verify: Verify) -> Array:
+def array_of(
+    name: str, fd: int, layout: Layout, file_bytes: int, verify: Verify = "first", read: Read = os.pread
+) -> Array:
     """The array of one dimension that has this layout. Errors: `codec_of`. OSError if the file is too short."""
     (length,) = layout.shape
     if not layout.chunks:
-        return Plain(name, fd, layout.dtype, np.array([0, length]), layout.place)
-    return Chunked(name, length, layout.chunks[0], *codec_of(name, fd, layout, file_bytes), verify)
+        return Plain(name, fd, layout.dtype, np.array([0, length]), layout.place, file_bytes, read)
+    return Chunked(name, length, layout.chunks[0], *codec_of(name, fd, layout, file_bytes, read), verify)
 
 
-def codec_of(name: str, fd: int, layout: Layout, file_bytes: int) -> tuple[Codec, Table | Callable[[int], np.ndarray]]:
+def codec_of(
+    name: str, fd: int, layout: Layout, file_bytes: int, read: Read = os.pread
+) -> tuple[Codec, Table | Callable[[int], np.ndarray]]:
     """(codec, where) of an array in chunks, which are arguments of `Chunked`.
 
-    file_bytes: the size of the file in bytes. ValueError if a chunk cannot be where and what the layout says.
+    file_bytes: the size of the file in bytes. read: see `Table`. ValueError if a chunk cannot be where and what the
+    layout says.
     """
     place, size, mask = layout.place, layout.size, layout.mask
     dtype, chunk_bytes = layout.dtype, math.prod(layout.chunks) * layout.dtype.itemsize
     codec = _codec(layout.filters, dtype)
     if codec is None:
         raise ValueError(f"{name}: {NO_CODEC}")
-    table = Table(np.array([fd]), len(place), place, size)
+    table = Table(np.array([fd]), len(place), place, size, read)
     written = size > 0
     validate.chunks(name, place, np.where(written, size, 1), chunk_bytes, file_bytes)
     if not written.all() or mask.any():

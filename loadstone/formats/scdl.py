@@ -49,7 +49,8 @@ def open_parts(folder: Path, files: Files) -> list[Part]:
     starts = validate.row_starts(str(path), np.fromfile(path, types["ROWPTR"]), lengths["DATA"])
 
     def array(name: str) -> Plain:
-        return Plain(str(folder / FILES[name]), fds[name], types[name], np.array([0, lengths[name]]), np.array([0]))
+        edges, file_bytes = np.array([0, lengths[name]]), files.size(fds[name])
+        return Plain(str(folder / FILES[name]), fds[name], types[name], edges, np.array([0]), file_bytes)
 
     return [Part(starts, array("DATA"), array("COLPTR"))]
 

@@ -24,6 +24,8 @@ RUN = 131_072  # most elements of an unchunked array per piece, unless one row h
 THROUGH_SLICE = 65_536  # elements per read through a library if the array has no chunks
 
 
+Read = Callable[[int, int, int], bytes]
+"""Reads from a file: (descriptor, number of bytes, offset), as `os.pread`."""
 Verify = Literal["first", "always", "never"]
 """When the checksum of a chunk is verified if only its first elements are needed: see `Chunked`."""
 
@@ -89,16 +91,18 @@ class Table(NamedTuple):
     """Where the chunks of an array are stored. Chunk i has size[i] bytes at offset place[i] of a file.
 
     The descriptor of this file is fds[i // per_file]. size[i] is 0 if chunk i was never written. Whoever makes a table
-    must have validated that the chunks lie within their files.
+    must have validated that the chunks lie within their files. read(descriptor, bytes, offset): reads a chunk that the
+    compiled loop does not.
     """
 
     fds: np.ndarray
     per_file: int
     place: np.ndarray
     size: np.ndarray
+    read: Read = os.pread
 
     def packed(self, i: int) -> bytes:
-        return os.pread(self.fds[i // self.per_file], self.size[i], self.place[i])
+        return self.read(int(self.fds[i // self.per_file]), int(self.size[i]), int(self.place[i]))
 
 
 class Chunked:
@@ -161,16 +165,26 @@ class Plain:
     """An uncompressed array in a file, in one or several segments. No row extends over two segments.
 
     edges: the first element of each segment, followed by the length of the array: int64 (segments + 1,). places: the
-    offset of each segment in the file in bytes, (segments,). OSError if a segment does not lie within the file.
+    offset of each segment in the file in bytes, (segments,). file_bytes: the size of the file. read: see `Table`.
+    OSError if a segment does not lie within the file.
     """
 
     chunk = None
 
-    def __init__(self, name: str, fd: int, dtype: np.dtype, edges: np.ndarray, places: np.ndarray) -> None:
+    def __init__(
+        self,
+        name: str,
+        fd: int,
+        dtype: np.dtype,
+        edges: np.ndarray,
+        places: np.ndarray,
+        file_bytes: int,
+        read: Read = os.pread,
+    ) -> None:
         self.name, self.fd, self.codec, self.edges, self.places = name, fd, plain(dtype), edges, places
-        self.slow = self.codec.slow
+        self.slow, self.from_file = self.codec.slow, read
         last = int(np.max(places + np.diff(edges) * dtype.itemsize))
-        if places.min() < 0 or os.fstat(fd).st_size < last:
+        if places.min() < 0 or file_bytes < last:
             raise OSError(f"{name} is cut short: it should reach to byte {last:,}")
 
     def pieces(self, begin: np.ndarray, end: np.ndarray) -> Pieces:
@@ -183,7 +197,7 @@ class Plain:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         n = (stop - start) * self.codec.dtype.itemsize
-        packed = os.pread(self.fd, n, int(self._place(np.array([start]))[0]))
+        packed = self.from_file(self.fd, n, int(self._place(np.array([start]))[0]))
         if len(packed) < n:
             raise OSError(f"{self.name}, elements {start} to {stop}, cannot be read: the file ends before them")
         return self.codec.decode(packed, n)

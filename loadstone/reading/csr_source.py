@@ -14,12 +14,13 @@ from loadstone.reading.gathering import Gathering
 from loadstone.reading.minibatches import Minibatches, Output, Rows
 from loadstone.reading.threads import decoding
 from loadstone.reading.validate import row_ids
+from loadstone.remote.staging import Staging
 
 TASKS_PER_THREAD = 4  # at least, if a fetch is large enough, so that all threads finish at about the same time
 
 
 class CsrSource(ABC):
-    """Rows of a CSR matrix on disk. `close` ends the threads and closes `files`.
+    """Rows of a CSR matrix on disk or in object storage. `close` ends the threads and closes `files`.
 
     output: the form of the minibatches, see `Minibatches`. threads: the number of decoding threads; None: the number of
     cores available to the process. disk: what reads from the files cost; None: it is measured. ValueError for an
@@ -29,9 +30,10 @@ class CsrSource(ABC):
     def __init__(self, n_genes: int, *, output: Output, threads: int | None, disk: Disk | None, files: Files) -> None:
         self.minibatches = Minibatches(n_genes, output)
         self.n_genes, self.files = n_genes, files
-        self.disk = disk or measured(files.sizes())
         self.pool, self.threads = decoding(threads)
         self.ahead = Ahead(self.threads)
+        self.staging = Staging(files.objects) if files.objects else None
+        self.disk = disk or (self.staging.measured() if self.staging else measured(files.sizes()))
         self.memory = Memory()
 
     @abstractmethod
@@ -68,6 +70,8 @@ class CsrSource(ABC):
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)
+        if self.staging:
+            self.staging.close()
         self.files.close()
 
     def _buffer(self, by_place: np.ndarray, lengths: np.ndarray) -> tuple[Rows, np.ndarray]:

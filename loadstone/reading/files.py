@@ -10,6 +10,8 @@ from typing import NamedTuple
 import h5py
 
 from loadstone.reading.validate import one_line
+from loadstone.remote.objects import Object, open_objects
+from loadstone.remote.urls import Storage, is_url
 
 METADATA_CACHE = 2**20  # size in bytes of HDF5's cache of metadata, for each file
 
@@ -29,15 +31,16 @@ class Stamp(NamedTuple):
 
 
 class Files:
-    """Open files, each with its `Stamp` at the time of opening.
+    """Open files, each with its `Stamp` at the time of opening, or objects in object storage.
 
     Metadata is validated when a file is opened, and stays valid only if the file does not change. `check` detects a
-    change, and is called after each fetch.
+    change, and is called after each fetch. Objects need no such check, since every request states their ETag.
     """
 
     def __init__(self) -> None:
         self.stack = ExitStack()
         self.stamps: dict[int, tuple[str, Stamp]] = {}
+        self.objects: dict[int, Object] = {}
 
     def __enter__(self) -> "Files":
         return self
@@ -59,6 +62,23 @@ class Files:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         self.stamps[fd] = str(path), Stamp.of(fd)
         return fd
+
+    def open_objects(self, urls: Sequence[str], storage: Storage) -> list[int]:
+        """Opens objects; returns a number for each, which stands for its descriptor. Errors: `objects.open_objects`."""
+        numbers = []
+        for each in open_objects(urls, storage):
+            fd = os.memfd_create("object")  # a number that no file has; it is empty, and nothing is read from it
+            self.stack.callback(os.close, fd)
+            self.objects[fd] = each
+            numbers.append(fd)
+        return numbers
+
+    def read(self, fd: int, size: int, place: int) -> bytes:
+        """`size` bytes of a file or an object from offset `place` on; of a file that is too short, fewer.
+
+        OSError if they cannot be read.
+        """
+        return self.objects[fd].read(place, size) if fd in self.objects else os.pread(fd, size, place)
 
     def hdf5(self, fd: int) -> h5py.File:
         """Opens the file with this descriptor with h5py, too; `close` closes it.
@@ -88,10 +108,16 @@ class Files:
 
     def size(self, fd: int) -> int:
         """The size in bytes that the file had when it was opened."""
-        return self.stamp(fd).size
+        return self.objects[fd].size if fd in self.objects else self.stamp(fd).size
+
+    def identity(self, fd: int) -> str:
+        """A text that differs if the file, which keeps its name, or the object has other content."""
+        if fd in self.objects:
+            return "/".join(map(str, (self.objects[fd].url, self.objects[fd].etag, self.objects[fd].size)))
+        return f"{self.stamp(fd).size}/{self.stamp(fd).mtime_ns}"
 
     def sizes(self) -> dict[int, int]:
-        """The sizes in bytes that the files had when they were opened, by their descriptors."""
+        """The sizes in bytes that the files had when they were opened, by their descriptors. Without objects."""
         return {fd: stamp.size for fd, (_, stamp) in self.stamps.items()}
 
     def check(self) -> None:
@@ -144,6 +170,14 @@ def describing(path: Path | str) -> Iterator[None]:
         raise kind(
             f"{path} is damaged, or not of the expected form: {type(error).__name__}: {one_line(error)}"
         ) from error
+
+
+def all_urls(paths: Sequence[Path | str]) -> bool:
+    """Whether the paths are URLs. ValueError if some are and others are not, or if a URL is of no known kind."""
+    urls = [is_url(path) for path in paths]
+    if any(urls) and not all(urls):
+        raise ValueError(f"{paths[urls.index(True)]} is a URL and {paths[urls.index(False)]} is not; name one kind")
+    return any(urls)
 
 
 def several(paths: Path | str | Sequence[Path | str]) -> list[Path | str]:

@@ -12,7 +12,7 @@ from loadstone.reading.disk import Disk
 from loadstone.reading.files import Files
 from loadstone.reading.gathering import Gathering
 from loadstone.reading.minibatches import Output
-from loadstone.reading.plan import of_rows, reads_of, tasks
+from loadstone.reading.plan import chunk_of, of_rows, reads_of, staged, tasks
 from loadstone.reading.row_starts import RowStarts
 from loadstone.sampling.orders import aligned, chunk_starts
 
@@ -120,13 +120,19 @@ class Matrix(CsrSource):
         n_pieces = sum(len(each.of) for each in copies)
         size = max(1, min(n_pieces // (self.threads * TASKS_PER_THREAD), self.pieces_per_task))
         work = list(self.divide(copies, size))
-        reads = reads_of(work, self.disk) if work else []
+        reads, needs = reads_of(work, self.disk) if work else ([], np.empty(0, np.int64))
+        stage = self.staging.stage() if self.staging else None
+        local = staged(work, stage) if stage else work
 
         def copy(i: int) -> None:
-            for copies in work[i]:
+            for copies in local[i]:
                 copies.run()
 
-        return Gathering(fetched, self.ahead.submit(self.pool, copy, reads), self.files.check)
+        if self.staging and stage:
+            tasks = self.staging.submit(stage, self.pool, copy, reads, needs, lambda piece: chunk_of(work, piece))
+        else:
+            tasks = self.ahead.submit(self.pool, copy, reads)
+        return Gathering(fetched, tasks, self.files.check)
 
 
 def open_matrix(open_parts: Callable[[Files], list[Part]], n_genes: int, **options: Any) -> Matrix:

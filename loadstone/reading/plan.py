@@ -13,6 +13,7 @@ from loadstone.reading.disk import Disk
 from loadstone.reading.reads import Reads, join
 from loadstone.reading.row_starts import RowStarts
 from loadstone.reading.validate import genes
+from loadstone.remote.staging import Stage
 
 
 class Copies(NamedTuple):
@@ -108,11 +109,36 @@ def tasks(copies: Sequence[Copies], size: int) -> Iterator[list[Copies]]:
         yield task
 
 
-def reads_of(work: Sequence[list[Copies]], disk: Disk) -> list[Reads]:
-    """For each task, the reads that bring the pieces of the compiled loop. A read is of the first task it serves."""
+def reads_of(work: Sequence[list[Copies]], disk: Disk) -> tuple[list[Reads], np.ndarray]:
+    """(for each task, the reads that bring the pieces of the compiled loop; for each task, the first read it needs).
+
+    A read is of the first task it serves. Reads are counted over all tasks: int64 (tasks,).
+    """
     counts = [sum(len(copies.pieces.fd) for copies in task) for task in work]
     pieces = [copies.pieces for task in work for copies in task]
     fd, place, size = (np.concatenate([getattr(each, name) for each in pieces]) for name in ("fd", "place", "size"))
     reads = join(fd, place, size, disk)
-    cuts = np.searchsorted(reads.piece, np.cumsum([0, *counts]))
-    return [Reads(*(field[a:b] for field in reads)) for a, b in pairwise(cuts.tolist())]
+    first = np.cumsum([0, *counts])
+    cuts = np.searchsorted(reads.piece, first)
+    needs = np.maximum(np.searchsorted(reads.piece, first[:-1], "right") - 1, 0)
+    return [Reads(*(field[a:b] for field in reads)) for a, b in pairwise(cuts.tolist())], needs
+
+
+def staged(work: Sequence[list[Copies]], stage: Stage) -> list[list[Copies]]:
+    """The same work, but the compiled loop reads its pieces from the stage."""
+    return [[copies._replace(pieces=_on(stage, copies.pieces)) for copies in task] for task in work]
+
+
+def _on(stage: Stage, pieces: Pieces) -> Pieces:
+    return pieces._replace(fd=np.full_like(pieces.fd, stage.fd), place=stage.place(pieces.fd, pieces.place))
+
+
+def chunk_of(work: Sequence[list[Copies]], number: int) -> str:
+    """The array and the chunk of the piece with this number, counted over all tasks, for messages."""
+    for copies in (copies for task in work for copies in task):
+        if number < len(copies.pieces.fd):
+            array = copies.arrays[copies.of[number]]
+            start = int(copies.pieces.start[number])
+            return array.name if array.chunk is None else f"{array.name}, chunk {start // array.chunk}"
+        number -= len(copies.pieces.fd)
+    raise IndexError(number)

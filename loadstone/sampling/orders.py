@@ -133,6 +133,14 @@ class Subset:
         return self.rows[self.order.fetch(k)]
 
 
+def rows_at(order: Order, start: int, stop: int) -> np.ndarray:
+    """The rows at the positions `start` to `stop` (exclusive) of the order, int64 (stop - start,)."""
+    first, last = start // order.fetch_rows, -(-stop // order.fetch_rows)
+    rows = [order.fetch(k) for k in range(first, last)]
+    rows = rows[0] if len(rows) == 1 else np.concatenate([np.empty(0, np.int64), *rows])
+    return rows[start - first * order.fetch_rows :][: stop - start]
+
+
 def balanced(codes: np.ndarray) -> np.ndarray:
     """The weight of each row, such that every class that occurs is equally likely to be drawn: float64 (rows,).
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from loadstone.sampling.orders import Order
+from loadstone.sampling.orders import Order, rows_at
 
 
 class Share:
@@ -60,14 +60,19 @@ class Share:
 
         skip: the number of batches to leave out at the start, because they were delivered before training resumed.
         """
+        for start, stop, cuts in self.spans(skip):
+            yield rows_at(self.order, start, stop), cuts
+
+    def spans(self, skip: int = 0) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yields each fetch as (its first position in the order, the position after its last, cuts); see `fetches`."""
         for k in self._mine():
             n = self._batches(k)
             if skip >= n:
                 skip -= n
                 continue
-            rows = self.order.fetch(k * self.ranks + self.rank) if k < self.rounds else self._rest()
+            start = (k * self.ranks + self.rank) * self.order.fetch_rows if k < self.rounds else self.rest_start
             cuts = np.arange(n + 1) * self.batch_size if k < self.rounds else self.rest_cuts
-            yield rows[cuts[skip] :], cuts[skip:] - cuts[skip]
+            yield start + int(cuts[skip]), start + int(cuts[-1]), cuts[skip:] - cuts[skip]
             skip = 0
 
     def _mine(self) -> range:
@@ -75,12 +80,6 @@ class Share:
 
     def _batches(self, k: int) -> int:
         return self.order.fetch_rows // self.batch_size if k < self.rounds else len(self.rest_cuts) - 1
-
-    def _rest(self) -> np.ndarray:
-        start, stop = self.rest_start, self.rest_start + int(self.rest_cuts[-1])
-        first, last = start // self.order.fetch_rows, -(-stop // self.order.fetch_rows)
-        rows = np.concatenate([self.order.fetch(k) for k in range(first, last)])
-        return rows[start - first * self.order.fetch_rows :][: stop - start]
 
 
 def turn_of(batches: list[int], delivered: int) -> tuple[list[int], int]:

@@ -188,7 +188,7 @@ def test_a_plain_array_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     np.ones(10, np.float32).tofile(path)
     fd = os.open(path, os.O_RDONLY)
     with pytest.raises(OSError, match="values is cut short: it should reach to byte 44"):
-        Plain(str(path), fd, np.dtype("f4"), np.array([0, 11]), np.array([0]))
+        Plain(str(path), fd, np.dtype("f4"), np.array([0, 11]), np.array([0]), file_bytes=40)
     os.close(fd)
 
 
