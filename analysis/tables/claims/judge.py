@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.costs.model import Prices, Scenario, bill
 from analysis.diversity import entropy, expected
 from analysis.tables.claims.ledger import Claim
 from analysis.tables.ratios import fits, ratios
@@ -72,10 +73,13 @@ def computed(formula: str, **arguments: Any) -> float:
 
     "quotient": the product of `product` over that of `over`. "exact" (the expected entropy of the plates), "lower" and
     "upper" (the bounds of scDataset's poster): of `block_size` and, for "exact", `fetch_factor`, for minibatches of
-    `batch_size` and plates of the entropy that Tahoe-100M has.
+    `batch_size` and plates of the entropy that Tahoe-100M has. "bill": the field `of` of the `Bill` of a `Scenario`,
+    `scenario`, at `prices`.
     """
     if formula == "quotient":
         return prod(arguments["product"]) / prod(arguments.get("over", ()))
+    if formula == "bill":
+        return getattr(bill(Scenario(**arguments["scenario"]), Prices(**arguments["prices"])), arguments["of"])
     plates, batch, block = (
         shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), arguments["batch_size"], arguments["block_size"],
     )  # fmt: skip
