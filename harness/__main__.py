@@ -10,6 +10,7 @@ from harness.commands.advise import advise
 from harness.commands.bench import bench
 from harness.commands.ceiling import measure_ceilings
 from harness.commands.common import DEFAULT_DATASET, RESULTS
+from harness.commands.cost import add_options
 from harness.commands.cost_curves import cost_curves
 from harness.commands.doctor import doctor
 from harness.commands.figures import figures
@@ -30,6 +31,7 @@ examples:
   python -m harness prepare tahoe --project my-google-cloud-project
   python -m harness ceiling --loaders native
   python -m harness train --arms block,random --seeds 1
+  python -m harness cost --example seed-004
   python -m harness status
 """
 
@@ -136,6 +138,9 @@ def parser() -> argparse.ArgumentParser:
         help="measure the cost per cell of ranking, shuffling, reading and fitting, by the number of cells at once",
     )  # fmt: skip
     verb.set_defaults(run=cost_curves)
+
+    verb = verbs.add_parser("cost", parents=[into], help="count the hours and dollars of training, and what binds")
+    add_options(verb)
 
     verb = verbs.add_parser("prepare", help="generate, download or convert a data set, without measuring")
     verb.add_argument("dataset", nargs="?", default=DEFAULT_DATASET, metavar="D", help="as for bench")
