@@ -258,3 +258,14 @@ def test_a_rate_from_a_bucket_is_not_scaled_and_has_a_table_of_its_own() -> None
     text = table.markdown(frame)
     assert text.count("| loader |") == 2
     assert "a link of 1,000 Mbit/s, 30 ms to the first byte" in text
+
+
+def test_rows_that_read_a_bucket_are_apart_from_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "link", lambda c: (1000.0, 30.0) if c.loader == "native" else (None, None))
+    assert measured.reads_bucket(folder, "g")
+    _, of_bucket = measured.rates(folder, "g", bucket=True)
+    assert [(rate.loader, rate.link_mbps, rate.ttfb_ms, rate.from_bucket) for rate in of_bucket] == [
+        ("native", 1000.0, 30.0, True)
+    ]
+    _, local = measured.rates(folder, "g")
+    assert [rate.loader for rate in local] == ["native_zarr", "annloader"]
