@@ -10,14 +10,16 @@ It draws minibatches by block sampling with batched fetching, the method of the 
 
 sampling/ draws the order of the rows in an epoch, and divides it among ranks and workers. formats/ opens files and
 validates their metadata, with a module for each storage format. reading/ reads rows, and prefetches the next fetch.
-codecs/ decodes chunks in compiled loops. loader.py combines these into `BlockLoader`, and torch.py wraps `BlockLoader`
-as a torch dataset. `python -m loadstone.compile` compiles the loops before their first use.
+remote/ reads from object storage, for paths that are URLs. codecs/ decodes chunks in compiled loops. loader.py combines
+these into `BlockLoader`, and torch.py wraps `BlockLoader` as a torch dataset. fleet/ has the same minibatches made by
+other processes and machines. `python -m loadstone.compile` compiles the loops before their first use.
 """
 
 from loadstone.formats.csad import open_csad
 from loadstone.formats.h5ad import open_h5ad
 from loadstone.formats.indexed import Indexed
 from loadstone.formats.obs import obs_codes
+from loadstone.formats.zarr_group import open_zarr
 from loadstone.loader import BlockLoader, Minibatch
 from loadstone.reading.matrix import Matrix
 from loadstone.sampling.samplers import BlockShuffling, BlockWeightedSampling, ClassBalancedSampling, Streaming
@@ -34,4 +36,5 @@ __all__ = [
     "obs_codes",
     "open_csad",
     "open_h5ad",
+    "open_zarr",
 ]

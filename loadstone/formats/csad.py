@@ -4,7 +4,6 @@ The container begins with MAGIC and ends with a trailer, which states where the 
 """
 
 import json
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -21,6 +20,7 @@ from loadstone.reading.gathering import Gathering
 from loadstone.reading.minibatches import Output
 from loadstone.reading.reads import join
 from loadstone.reading.row_starts import RowStarts
+from loadstone.remote.urls import Storage, is_url
 
 MAGIC, END = b"SHPK", b"SHPKEND\0"
 TRAILER = struct.Struct("<8sHHQQQI")  # END, version, 0, offset and length of the index, end of the frames, CRC-32
@@ -92,17 +92,13 @@ class Cells(CsrSource):
                 raise ValueError(f"{self.path}: the frame of cell {ordered[task][n_decoded]:,} is damaged")
 
         if self.staging and stage:
-            ends = np.cumsum([0, *(len(each.file) for each in reads)])
-            pieces = np.concatenate([each.piece + task.start for each, task in zip(reads, tasks, strict=True)])
-            reads = [each._replace(piece=pieces[a:b]) for each, a, b in zip(reads, ends, ends[1:], strict=False)]
-            return Gathering(
-                fetched,
-                self.staging.submit(
-                    stage, self.pool, decode, reads, ends[:-1], lambda i: f"{self.path}, cell {ordered[i]:,}"
-                ),
-                self.files.check,
-            )
-        return Gathering(fetched, self.ahead.submit(self.pool, decode, reads), self.files.check)
+            reads = [each._replace(piece=each.piece + task.start) for each, task in zip(reads, tasks, strict=True)]
+            needs = np.cumsum([0, *(len(each.file) for each in reads)])[:-1]
+            name_of = lambda i: f"{self.path}, cell {ordered[i]:,}"  # noqa: E731
+            futures = self.staging.submit(stage, self.pool, decode, reads, needs, name_of)
+        else:
+            futures = self.ahead.submit(self.pool, decode, reads)
+        return Gathering(fetched, futures, self.files.check)
 
 
 def open_csad(
@@ -111,10 +107,12 @@ def open_csad(
     output: Output = "csr",
     threads: int | None = None,
     disk: Disk | None = None,
+    storage: Storage | None = None,
 ) -> Cells:
     """Opens an archive of counts that cellstream wrote with `layout="cell"`, as a source for `BlockLoader`.
 
-    The library cellstream is not needed. output: "csr" or "dense", the form of the minibatches, float32 (rows, genes);
+    The library cellstream is not needed. path: of a file, or the URL of an object. storage: for a URL, see `open_h5ad`.
+    output: "csr" or "dense", the form of the minibatches, float32 (rows, genes);
     "dense_uint16" is for counts up to 65,535. threads: the number of decoding threads; None: one per core. disk: what
     reads cost; None: it is measured with a few reads, see `reading.disk`. Reads 16 bytes per cell, and keeps 8.
 
@@ -122,10 +120,12 @@ def open_csad(
     than counts, and for invalid arguments.
     """
     with Files() as files:
-        fd = files.open(path)
+        if storage and not is_url(path):
+            raise ValueError(f"storage is for URLs, and {path} is a file")
+        [fd] = files.open_objects([str(path)], storage or {}) if is_url(path) else [files.open(path)]
         with describing(path):
-            members = _members(path, fd, files.size(fd))
-            manifest = json.loads(_read(path, fd, *members["manifest.json"]))
+            members = _members(path, fd, files)
+            manifest = json.loads(_read(files, fd, *members["manifest.json"]))
             if manifest.get("layout") != "cell" or manifest.get("codec") != CODEC:
                 raise ValueError(
                     f"{path} holds {manifest.get('layout')} by {manifest.get('codec')}; "
@@ -134,7 +134,7 @@ def open_csad(
             n_cells, n_genes = validate.shape(str(path), (manifest["n_obs_total"], manifest["n_vars"]))
             start, n_bytes = members["x_payload"]
             (frames, _), (values, most) = (
-                _starts(path, fd, name, members[name], n_cells, last)
+                _starts(path, fd, files, name, members[name], n_cells, last)
                 for name, last in (("x_offsets", n_bytes), ("x_indptr", manifest["total_nnz"]))
             )
             if most > n_genes:
@@ -143,14 +143,15 @@ def open_csad(
         return Cells(path, fd, start, frames, values, n_genes, output=output, threads=threads, disk=disk, files=files)
 
 
-def _members(path: Path | str, fd: int, size: int) -> dict[str, tuple[int, int]]:
+def _members(path: Path | str, fd: int, files: Files) -> dict[str, tuple[int, int]]:
     """The place and the length in bytes of each member of the container, by name."""
-    if size < TRAILER_BYTES or _read(path, fd, 0, len(MAGIC)) != MAGIC:
+    size = files.size(fd)
+    if size < TRAILER_BYTES or _read(files, fd, 0, len(MAGIC)) != MAGIC:
         raise ValueError(f"{path} is no archive of cellstream")
-    end, _, _, place, length, _, checksum = TRAILER.unpack(_read(path, fd, size - TRAILER_BYTES, TRAILER.size))
+    end, _, _, place, length, _, checksum = TRAILER.unpack(_read(files, fd, size - TRAILER_BYTES, TRAILER.size))
     if end != END or place + length > size:
         raise ValueError(f"{path} is truncated: its trailer is missing")
-    index = _read(path, fd, place, length)
+    index = _read(files, fd, place, length)
     if zlib.crc32(index) != checksum:
         raise ValueError(f"{path} is damaged: the checksum of its index is wrong")
     members: dict[str, tuple[int, int]] = {}
@@ -163,7 +164,7 @@ def _members(path: Path | str, fd: int, size: int) -> dict[str, tuple[int, int]]
 
 
 def _starts(
-    path: Path | str, fd: int, name: str, place: tuple[int, int], n_cells: int, last: Any
+    path: Path | str, fd: int, files: Files, name: str, place: tuple[int, int], n_cells: int, last: Any
 ) -> tuple[RowStarts, int]:
     """(the member x_offsets or x_indptr, the longest step in it).
 
@@ -171,18 +172,10 @@ def _starts(
     """
     if place[1] != 8 * (n_cells + 1):
         raise ValueError(f"{path}: {name} has {place[1]:,} bytes, but {n_cells:,} cells need {8 * (n_cells + 1):,}")
-    starts = np.frombuffer(_read(path, fd, *place), "<i8").copy()
+    starts = np.frombuffer(_read(files, fd, *place), "<i8").copy()
     checked = validate.row_starts(f"{path}, {name}", starts, int(last))
     return checked, int(np.diff(starts).max(initial=0))
 
 
-def _read(path: Path | str, fd: int, place: int, size: int) -> bytes:
-    """`size` bytes at offset `place`. OSError if there are fewer."""
-    parts, end = [], place + size
-    while place < end:
-        part = os.pread(fd, end - place, place)
-        if not part:
-            raise OSError(f"{path} has fewer bytes than its index states")
-        parts.append(part)
-        place += len(part)
-    return b"".join(parts)
+def _read(files: Files, fd: int, place: int, size: int) -> bytes:
+    return files.read_whole(fd, size, place)

@@ -70,6 +70,7 @@ def open_h5ad(
     validate.choice("output", output, get_args(Output))
     if storage and not remote:
         raise ValueError("storage is for URLs, and the paths are of files")
+    opened: list[Csr] | None
     with Files() as files:
         if remote:
             urls = [str(path) for path in paths]

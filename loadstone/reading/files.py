@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -10,10 +11,11 @@ from typing import NamedTuple
 import h5py
 
 from loadstone.reading.validate import one_line
-from loadstone.remote.objects import Object, open_objects
+from loadstone.remote.objects import CONNECTIONS, Object, open_objects
 from loadstone.remote.urls import Storage, is_url
 
 METADATA_CACHE = 2**20  # size in bytes of HDF5's cache of metadata, for each file
+PART = 2**20  # bytes of an object that are read at a time
 
 
 class Stamp(NamedTuple):
@@ -65,13 +67,14 @@ class Files:
 
     def open_objects(self, urls: Sequence[str], storage: Storage) -> list[int]:
         """Opens objects; returns a number for each, which stands for its descriptor. Errors: `objects.open_objects`."""
-        numbers = []
-        for each in open_objects(urls, storage):
-            fd = os.memfd_create("object")  # a number that no file has; it is empty, and nothing is read from it
-            self.stack.callback(os.close, fd)
-            self.objects[fd] = each
-            numbers.append(fd)
-        return numbers
+        return [self.add(each) for each in open_objects(urls, storage)]
+
+    def add(self, each: Object) -> int:
+        """Returns a number for an object, which stands for its descriptor."""
+        fd = os.memfd_create("object")  # a number that no file has; it is empty, and nothing is read from it
+        self.stack.callback(os.close, fd)
+        self.objects[fd] = each
+        return fd
 
     def read(self, fd: int, size: int, place: int) -> bytes:
         """`size` bytes of a file or an object from offset `place` on; of a file that is too short, fewer.
@@ -79,6 +82,20 @@ class Files:
         OSError if they cannot be read.
         """
         return self.objects[fd].read(place, size) if fd in self.objects else os.pread(fd, size, place)
+
+    def read_whole(self, fd: int, size: int, place: int) -> bytes:
+        """Does the same for many bytes: parts of an object at the same time. OSError also if there are fewer bytes."""
+        if fd in self.objects:
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                starts = range(place, place + size, PART)
+                return b"".join(pool.map(lambda at: self.read(fd, min(PART, place + size - at), at), starts))
+        parts, end = [], place + size
+        while place < end:  # Linux reads at most 2 GB at a time
+            parts.append(os.pread(fd, end - place, place))
+            if not parts[-1]:
+                raise OSError(f"{self.stamps[fd][0]} has fewer than {end:,} bytes")
+            place += len(parts[-1])
+        return b"".join(parts)
 
     def hdf5(self, fd: int) -> h5py.File:
         """Opens the file with this descriptor with h5py, too; `close` closes it.

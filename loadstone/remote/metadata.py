@@ -118,9 +118,9 @@ class Metadata(io.RawIOBase):
         """Keeps bytes that came, and notes the children of a node."""
         place, size = asked
         if place % BLOCK == 0 and (size == BLOCK or place + size == self.source.size):
-            self.blocks[place // BLOCK] = bytes(data)
+            self.blocks[place // BLOCK] = data
         else:
-            self.ranges[place] = bytes(data)
+            self.ranges[place] = data
             self.want_children(self.ranges[place])
 
 

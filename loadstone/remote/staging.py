@@ -88,7 +88,8 @@ class Staging:
                     try:
                         if i in errors:
                             raise errors[i]
-                        futures[i].set_result(task(i))
+                        task(i)
+                        futures[i].set_result(None)
                     except BaseException as error:
                         futures[i].set_exception(error)
             finally:

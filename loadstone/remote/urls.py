@@ -68,7 +68,8 @@ def open_store(folder: str, storage: Storage) -> Any:
 
         config["credential_provider"] = Boto3CredentialProvider()
     try:
-        return from_url(folder, client_options=client or None, retry_config=NO_RETRIES, **config)
+        options: Any = {"client_options": client or None, "retry_config": NO_RETRIES, **config}
+        return from_url(folder, **options)
     except (BaseError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} cannot be opened: {redacted(error)}") from error
 
@@ -89,6 +90,6 @@ def _needs_profile(config: Mapping[str, Any]) -> bool:
 
 
 def redacted(error: BaseException) -> str:
-    """The message of an error of obstore on one line, without its internal form and the parts of URLs that may be secret."""
+    """The message of an error of obstore in a line, without its internal form and the parts of URLs that may be secret."""
     text = one_line(error).partition(" Debug source")[0]
     return re.sub(r"://[^/@\s]*@", "://", re.sub(r"\?[^\s\"')]*", "", text))

@@ -22,8 +22,11 @@ class Order(Protocol):
     delivery order, int64 (fetch_rows,); the last fetch may be shorter.
     """
 
-    n_rows: int
-    fetch_rows: int
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def fetch_rows(self) -> int: ...
 
     def fetch(self, k: int) -> np.ndarray: ...
 
@@ -136,8 +139,8 @@ class Subset:
 def rows_at(order: Order, start: int, stop: int) -> np.ndarray:
     """The rows at the positions `start` to `stop` (exclusive) of the order, int64 (stop - start,)."""
     first, last = start // order.fetch_rows, -(-stop // order.fetch_rows)
-    rows = [order.fetch(k) for k in range(first, last)]
-    rows = rows[0] if len(rows) == 1 else np.concatenate([np.empty(0, np.int64), *rows])
+    fetches = [order.fetch(k) for k in range(first, last)]
+    rows = fetches[0] if len(fetches) == 1 else np.concatenate([np.empty(0, np.int64), *fetches])
     return rows[start - first * order.fetch_rows :][: stop - start]
 
 

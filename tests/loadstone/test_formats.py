@@ -13,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-import zarr as zarrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zarr.codecs import BloscCodec, GzipCodec
 
 from harness.data import catalogue
 from loadstone import BlockLoader, BlockShuffling, Matrix, Streaming, open_h5ad
@@ -26,6 +24,7 @@ from loadstone.reading.arrays import Plain
 from loadstone.reading.matrix import open_matrix
 from tests import tiny
 from tests.loadstone.hdf5_forms import HDF5, rewrite
+from tests.loadstone.zarr_forms import ZARR, is_for_zarr_alone, write
 
 
 def opened(folder: Path) -> Matrix:
@@ -62,33 +61,10 @@ def test_dtypes(tmp_path: Path, data: str, index: str) -> None:
     matrix.close()
 
 
-ZARR = [
-    {"zarr_format": 2},
-    {"zarr_format": 3},
-    {"zarr_format": 3, "chunks": (64,), "shards": (640,), "compressors": BloscCodec(cname="lz4", shuffle="shuffle")},
-    {
-        "zarr_format": 3,
-        "chunks": (64,),
-        "shards": (640,),
-        "compressors": BloscCodec(cname="zstd", shuffle="bitshuffle"),
-    },
-    {"zarr_format": 3, "chunks": (64,), "shards": (128,), "compressors": None},
-    {"zarr_format": 3, "chunks": (64,), "shards": {"shape": (128,), "index_location": "start"}},
-    {"zarr_format": 3, "chunks": (64,), "compressors": GzipCodec()},
-]
-
-
 @pytest.mark.parametrize("form", ZARR, ids=str)
 def test_every_form_of_zarr_gives_the_same_rows(tmp_path: Path, form: dict) -> None:
-    store, version = tmp_path / "a.zarr", form.pop("zarr_format")
-    root = zarrs.open_group(store, mode="w", zarr_format=version)
-    x = sp.csr_matrix(tiny.truth())
-    ad.io.write_elem(root, "X", x)
-    for name in ("data", "indices") if form else ():
-        del root["X"][name]
-        root["X"].create_array(name, data=getattr(x, name), **form)
-    through = isinstance(form.get("compressors"), GzipCodec)
-    with pytest.warns(UserWarning, match="is read through zarr") if through else nullcontext():
+    store = write(tmp_path / "a.zarr", form)
+    with pytest.warns(UserWarning, match="is read through zarr") if is_for_zarr_alone(form) else nullcontext():
         matrix = open_matrix(partial(zarr_group.open_parts, [store]), tiny.GENES, threads=2)
     rows = np.random.default_rng(0).permutation(tiny.N)
     np.testing.assert_array_equal(read_dense(matrix, rows), tiny.truth()[rows])
