@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from loadstone.loader import BlockLoader, Source
+from loadstone.reading.minibatches import Rows
 
 
 class BlockDataset(IterableDataset):
@@ -28,9 +29,7 @@ class BlockDataset(IterableDataset):
 
     def __init__(self, open_source: Callable[[], Source], *, dense: bool = False, **arguments: Any) -> None:
         super().__init__()
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if distributed and "ranks" not in arguments:
-            arguments |= {"rank": torch.distributed.get_rank(), "ranks": torch.distributed.get_world_size()}
+        arguments["rank"], arguments["ranks"] = ranks_of(arguments)
         self.open_source, self.dense, self.arguments = open_source, dense, arguments
         # (epoch index, number of minibatches delivered in this epoch), in memory shared with persistent workers.
         self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
@@ -44,7 +43,7 @@ class BlockDataset(IterableDataset):
             for batch in loader.epoch(epoch, delivered):
                 if worker is None:
                     self.position[1] = loader.delivered
-                yield {"x": self._tensor(batch.x), "rows": torch.from_numpy(batch.rows), **_tensors(batch.labels)}
+                yield {"x": self._tensor(batch.x), "rows": torch.from_numpy(batch.rows), **as_tensors(batch.labels)}
         finally:
             loader.close()
 
@@ -90,9 +89,23 @@ class BlockDataset(IterableDataset):
     def _tensor(self, x: Any) -> torch.Tensor:
         if self.dense:
             return torch.from_numpy(x.toarray())
-        indptr, indices, data = (torch.from_numpy(part) for part in (x.indptr, x.indices, x.data))
-        return torch.sparse_csr_tensor(indptr, indices, data, size=x.shape, check_invariants=False)
+        return sparse(Rows(x.data, x.indices, x.indptr), x.shape[1])
 
 
-def _tensors(labels: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def ranks_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """(rank, number of ranks): those in `arguments`, otherwise those of torch.distributed if it is initialized."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    if distributed and "ranks" not in arguments:
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return arguments.get("rank", 0), arguments.get("ranks", 1)
+
+
+def sparse(rows: Rows, n_genes: int) -> torch.Tensor:
+    """CSR rows as a sparse tensor (rows, n_genes), which shares their memory."""
+    indptr, indices, data = (torch.from_numpy(part) for part in (rows.indptr, rows.indices, rows.data))
+    size = (len(rows.indptr) - 1, n_genes)
+    return torch.sparse_csr_tensor(indptr, indices, data, size=size, check_invariants=False)
+
+
+def as_tensors(labels: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(codes) for name, codes in labels.items()}
