@@ -35,6 +35,9 @@ class Condition:
     start; later epochs may be read from memory.
     memory_limit_bytes: only for "bounded". memory_fraction: only in records of the first edition.
     disk: "hdd", "gp3" and "nvme" limit the disk, see `harness.run.limits`; None leaves it unchanged.
+    ttfb_ms: the loader reads the store from a bucket on this machine, whose answers begin after this many milliseconds;
+    None: from the disk. link_mbps, connection_mbps: only with `ttfb_ms`; the rate of all connections together, and of
+    each, in megabits a second (None: not limited).
     consumer_ms: milliseconds for which an emulated consumer holds each minibatch.
     knobs: (name, value) of the loader's own parameters that are set, sorted by name; the others keep their defaults.
     """
@@ -51,6 +54,9 @@ class Condition:
     memory_fraction: float | None = None
     memory_limit_bytes: int | None = None
     disk: Literal["nvme", "gp3", "hdd"] | None = None
+    ttfb_ms: float | None = None
+    link_mbps: float | None = None
+    connection_mbps: float | None = None
     consumer_ms: float = 0.0
     seed: int = 0
     knobs: tuple[tuple[str, Scalar], ...] = ()
@@ -61,6 +67,7 @@ class Condition:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(allowed)}")
         if self.disk not in (None, *DISKS):
             raise ValueError(f"disk is {self.disk!r}, not one of {', '.join(DISKS)}")
+        self._check_link()
         limits = [self.memory_limit_bytes, self.memory_fraction]
         if sum(limit is not None for limit in limits) != (self.cache == "bounded"):
             raise ValueError("a bounded condition, and no other, has memory_limit_bytes")
@@ -76,6 +83,26 @@ class Condition:
                 raise ValueError(f"{name} is {value!r}, not a whole number of at least {least}")
         object.__setattr__(self, "knobs", tuple(sorted((str(k), v) for k, v in self.knobs)))
 
+    def _check_link(self) -> None:
+        if self.ttfb_ms is None:
+            if self.link_mbps is not None or self.connection_mbps is not None:
+                raise ValueError("link_mbps and connection_mbps are of a bucket, which a condition has with ttfb_ms")
+            return
+        if self.disk is not None or self.cache != "first":
+            raise ValueError('a condition with ttfb_ms reads from a bucket: it has no disk, and its cache is "first"')
+        rates = [rate for rate in (self.link_mbps, self.connection_mbps) if rate is not None]
+        if not 0 <= self.ttfb_ms < float("inf") or not all(0 < rate < float("inf") for rate in rates):
+            raise ValueError("ttfb_ms is a number of milliseconds of at least 0, and rates are above 0")
+
+    @property
+    def where(self) -> str:
+        """What the store is read from, if that is limited: the disk, or the link to a bucket; otherwise ""."""
+        if self.ttfb_ms is None:
+            return self.disk or ""
+        rates = ((self.link_mbps, ""), (self.connection_mbps, " a connection"))
+        parts = [f"{rate:,g} Mbit/s{of}" for rate, of in rates if rate is not None]
+        return f"bucket, {', '.join([*parts, f'{self.ttfb_ms:g} ms'])}"
+
     @property
     def key(self) -> str:
         """12 hex digits that identify this condition: a hash of the fields that differ from their defaults."""
@@ -85,8 +112,7 @@ class Condition:
 
     @property
     def order_key(self) -> str:
-        """The key of the conditions with the same order of cells: only output, regime, disk and number of processes
-        differ."""
+        """The key of the conditions with the same order of cells: only output, regime, disk, link and processes differ."""
         return replace(
             self,
             output="csr",
@@ -94,6 +120,9 @@ class Condition:
             memory_fraction=None,
             memory_limit_bytes=None,
             disk=None,
+            ttfb_ms=None,
+            link_mbps=None,
+            connection_mbps=None,
             consumer_ms=0.0,
             processes=1,
         ).key

@@ -30,6 +30,7 @@ class AnnBatch:
     imports = ("annbatch", "zarrs")
     store = "zarr-shuffled/1"
     shuffled_store = True
+    objects = True
     knobs = {"chunk_size": 512, "preload_nchunks": 32}
 
     @classmethod
@@ -66,7 +67,7 @@ class AnnBatch:
         fetch_rows = knobs["chunk_size"] * knobs["preload_nchunks"]
         if fetch_rows % condition.batch_size:
             raise Incompatible(f"its buffer of {fetch_rows} rows is not a multiple of the batch size")
-        return cls(path, condition, knobs, rows)
+        return cls(dataset, path, condition, knobs, rows)
 
     @classmethod
     def code(cls, dataset: Dataset, path: Path, condition: Condition) -> str:
@@ -91,14 +92,15 @@ for epoch in range(10):
         {x}, batch["obs"]  # (cells, genes), and the columns of obs that the store holds
 """
 
-    def __init__(self, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
+    def __init__(self, dataset: Dataset, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
         import anndata as ad
         import pandas as pd
         import zarr
         from annbatch import DatasetCollection, Loader
         from annbatch.samplers import RandomSampler, SequentialSampler
 
-        _use_zarrs()
+        if not dataset.bucket:  # zarrs reads files alone
+            _use_zarrs()
         self.condition, self.rows = condition, rows
         self.fetch_rows = knobs["chunk_size"] * knobs["preload_nchunks"]
         self.generator = np.random.default_rng()  # every epoch sets its state
@@ -107,7 +109,8 @@ for epoch in range(10):
         else:
             sampler = SequentialSampler(**knobs, batch_size=condition.batch_size)
         self.loader = Loader(batch_sampler=sampler, preload_to_gpu=False)
-        for group in DatasetCollection(path / COLLECTION, mode="r"):
+        store = _objects(dataset.url(path / COLLECTION)) if dataset.bucket else path / COLLECTION
+        for group in DatasetCollection(store, mode="r"):
             x = group["X"] if isinstance(group["X"], zarr.Array) else ad.io.sparse_dataset(group["X"])
             # Added one by one instead of as a collection, so that obs is not read if `rows` is False.
             self.loader.add_dataset(x, pd.DataFrame({"row": group["obs/row"][:]}) if rows else None)
@@ -128,6 +131,15 @@ class AnnBatchUnshuffled(AnnBatch):
     name = "annbatch_unshuffled"
     store = "zarr-unshuffled/1"
     shuffled_store = False
+
+
+def _objects(url: str):
+    """The zarr group at a URL, as annbatch's documentation opens it."""
+    import zarr
+    from obstore.store import from_url
+    from zarr.storage import ObjectStore
+
+    return zarr.open_group(ObjectStore(from_url(url), read_only=True), mode="r")
 
 
 def _use_zarrs() -> None:

@@ -17,7 +17,7 @@ from loaders.convert import OF_NUMBA
 from loaders.decoding import of_store
 from loaders.huggingface import HuggingFace
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
-from loadstone import BlockLoader, BlockShuffling, Streaming, open_csad, open_h5ad
+from loadstone import BlockLoader, BlockShuffling, Streaming, open_csad, open_h5ad, open_zarr
 from loadstone.formats import arrow, scdl, zarr_group
 from loadstone.loader import Source
 from loadstone.reading.files import Files
@@ -36,6 +36,7 @@ class Native:
     name = "native"
     imports = OURS
     store = UNCONVERTED
+    objects = True
     knobs = {"block_size": 16, "fetch_factor": 256, "aligned": True}
 
     @classmethod
@@ -44,7 +45,7 @@ class Native:
 
     @classmethod
     def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
-        return open_h5ad(dataset.paths, output=output)
+        return open_h5ad(dataset.urls if dataset.bucket else dataset.paths, output=output)
 
     @classmethod
     def opening(cls, path: Path, output: str) -> str:
@@ -125,6 +126,7 @@ class NativeOver(Native):
     """
 
     parts: ClassVar[Callable[[Path, Files], list[Part]]]
+    objects = False
     code = None  # these stores have no opener in the public API
 
     @classmethod
@@ -132,14 +134,20 @@ class NativeOver(Native):
         return open_matrix(partial(cls.parts, path), dataset.n_genes, output=output)
 
 
-class NativeZarr(NativeOver):
+class NativeZarr(Native):
     """loadstone over annbatch's zarr store in the order of the files."""
 
     name = "native_zarr"
     imports = (*AnnBatchUnshuffled.imports, *OURS)
     store = AnnBatchUnshuffled.store
     prepare = AnnBatchUnshuffled.prepare
-    parts = staticmethod(lambda path, opened: zarr_group.open_parts(_groups(path), opened))
+    objects = True
+    code = None
+
+    @classmethod
+    def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
+        groups = _groups(path)
+        return open_zarr([dataset.url(group) for group in groups] if dataset.bucket else groups, output=output)
 
     @classmethod
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> Native:
@@ -199,7 +207,7 @@ class NativeCellStream(Native):
 
     @classmethod
     def source(cls, dataset: Dataset, path: Path, output: str) -> Source:
-        return open_csad(path / STORE, output=output)
+        return open_csad(dataset.url(path / STORE) if dataset.bucket else path / STORE, output=output)
 
     @classmethod
     def opening(cls, path: Path, output: str) -> str:

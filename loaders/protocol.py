@@ -103,6 +103,9 @@ class Loader(Protocol):
     them before any clock runs; the parent process finds them without importing them."""
     store: ClassVar[str]  # the format on disk and its version: "h5ad/1", "zarr-sharded/1"
     knobs: ClassVar[Mapping[str, object]]  # the loader's own parameters, with the defaults that its authors recommend
+    objects: ClassVar[
+        bool
+    ]  # optional: True if it reads from `dataset.urls` or `dataset.url(path)`, if there is a bucket
     in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; its ceiling is copying only
 
     @classmethod

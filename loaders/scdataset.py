@@ -15,6 +15,7 @@ from loaders.huggingface import HuggingFace, csr_of_table
 from loaders.protocol import UNCONVERTED, Batch
 
 LIBRARY = ("scdataset", "scdataset.transforms", "torch")
+FSSPEC_BLOCK = 2**20  # bytes
 SAME_EPOCH = (
     "with worker processes scDataset 0.3 counts epochs in the workers' copies, which end with the epoch: "
     "every epoch repeats the first one's order"
@@ -33,6 +34,7 @@ class ScDataset:
     name = "scdataset"
     imports = (*LIBRARY, "anndata.experimental")
     store = UNCONVERTED
+    objects = True
     knobs = {"block_size": 16, "fetch_factor": 256, "densify": "fetch"}
 
     @classmethod
@@ -105,7 +107,8 @@ for epoch in range(10):
         import anndata as ad
         from anndata.experimental import AnnCollection
 
-        self.files = [ad.read_h5ad(path, backed="r") for path in dataset.paths]
+        opened = [_over_fsspec(url) for url in dataset.urls] if dataset.bucket else None
+        self.files = opened or [ad.read_h5ad(path, backed="r") for path in dataset.paths]
         return AnnCollection(self.files, join_obs=None), _fetch_dense if dense else _fetch
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -115,7 +118,7 @@ for epoch in range(10):
     def close(self) -> None:
         self.loader = None
         for file in self.files:
-            file.file.close()
+            file.file.close()  # of an object there is nothing to close
 
 
 class ScDatasetHuggingFace(ScDataset):
@@ -126,6 +129,7 @@ class ScDatasetHuggingFace(ScDataset):
     """
 
     name = "scdataset_huggingface"
+    objects = False
     imports = (*LIBRARY, *HuggingFace.imports)
     store = HuggingFace.store
     prepare = HuggingFace.prepare
@@ -144,6 +148,7 @@ class ScDatasetBioNeMo(ScDataset):
     with the last gene that occurs in the fetch; CSR ones from the collate function that it calls."""
 
     name = "scdataset_bionemo"
+    objects = False
     imports = (*LIBRARY, *BioNeMo.imports)
     store = BioNeMo.store
     prepare = BioNeMo.prepare
@@ -159,6 +164,24 @@ class ScDatasetBioNeMo(ScDataset):
 
         cells = SingleCellMemMapDataset(str(path / WHOLE))
         return cells, _fetch_tensor if dense else partial(_fetch_sparse_tensor, dataset.n_genes)
+
+
+def _over_fsspec(url: str):
+    """An h5ad file in object storage, as an AnnData whose X stays there: h5py over a file of fsspec.
+
+    fsspec reads ahead 50 MB by default, for files that are read from their beginning to their end; here it keeps the
+    latest blocks of 1 MB instead.
+    """
+    import anndata as ad
+    import fsspec
+    import h5py
+    import pandas as pd
+
+    files = fsspec.filesystem(url.partition("://")[0])
+    file = h5py.File(files.open(url, "rb", cache_type="blockcache", block_size=FSSPEC_BLOCK), "r")
+    x = ad.io.sparse_dataset(file["X"])
+    obs, var = (pd.DataFrame(index=pd.RangeIndex(n).astype(str)) for n in x.shape)
+    return ad.AnnData(X=x, obs=obs, var=var)
 
 
 def _fetch(collection, ids):

@@ -43,6 +43,7 @@ class Slaf:
     name = "slaf"
     imports = ("slaf", "slaf.ml.dataloaders", "torch")
     store = "slaf/2"
+    objects = True
     knobs = {
         **{"n_scanners": 16, "use_mixture_of_scanners": True, "prefetch_batch_size": 4_194_304},
         **{"batches_per_chunk": 1, "parallelize_fragment_reads": False},
@@ -115,7 +116,7 @@ class Slaf:
             counts = self.knobs["prefetch_batch_size"] * self.knobs["batches_per_chunk"]
             cells = min(self.fetch_rows, counts * dataset.n_cells // max(1, dataset.nnz))
             self.fetch_rows = max(1, self.knobs["n_scanners"] * cells)  # fewer once fragments have run out
-        self.array = SLAFArray(str(path / STORE))
+        self.array = SLAFArray(dataset.url(path / STORE) if dataset.bucket else str(path / STORE))
         # Accessing obs waits for the thread that loads it. Without obs, the reading thread would die silently.
         starts = self.array.obs["cell_start_index"].to_numpy()
         self.n_cells = np.count_nonzero(np.diff(starts, append=self.array.expression.count_rows()))

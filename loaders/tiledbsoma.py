@@ -4,6 +4,7 @@ With the order "random", it reads random chunks of `shuffle_chunk_size` cells in
 and shuffles the buffer.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class TileDBSOMA:
     name = "tiledbsoma"
     imports = ("tiledbsoma_ml", "tiledbsoma", "torch", *OF_NUMBA)
     store = "soma/2"
+    objects = True
     knobs = {"io_batch_size": 65536, "shuffle_chunk_size": 64, "use_eager_fetch": True}
 
     @classmethod
@@ -69,15 +71,18 @@ class TileDBSOMA:
     def open(cls, dataset: Dataset, path: Path, condition: Condition, *, rows: bool) -> "TileDBSOMA":
         if condition.workers and condition.output == "csr":
             raise Incompatible("its worker processes cannot return sparse matrices")
-        return cls(path, condition, cls.knobs | dict(condition.knobs), rows)
+        uri = dataset.url(path) if dataset.bucket else path.as_uri()
+        return cls(uri, condition, cls.knobs | dict(condition.knobs), rows)
 
-    def __init__(self, path: Path, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
-        from tiledbsoma import Experiment
+    def __init__(self, uri: str, condition: Condition, knobs: dict[str, int], rows: bool) -> None:
+        from tiledbsoma import Experiment, SOMATileDBContext
         from tiledbsoma_ml import ExperimentDataset
         from torch.utils.data import DataLoader
 
         self.condition, self.rows, self.fetch_rows = condition, rows, knobs["io_batch_size"]
-        with Experiment.open(path.as_uri()) as experiment, experiment.axis_query(MEASUREMENT) as query:
+        config = _of_environment() if uri.startswith("s3:") else {}
+        context = SOMATileDBContext(tiledb_config=config)
+        with Experiment.open(uri, context=context) as experiment, experiment.axis_query(MEASUREMENT) as query:
             self.dataset = ExperimentDataset(
                 query,
                 layer_name=LAYER,
@@ -88,13 +93,13 @@ class TileDBSOMA:
                 **knobs,
             )
         # As in experiment_dataloader of tiledbsoma_ml, which would also set the start method for all other libraries.
-        context = "spawn" if condition.workers else None
+        start = "spawn" if condition.workers else None
         self.loader = DataLoader(
             self.dataset,
             batch_size=None,
             collate_fn=_identity,
             num_workers=condition.workers,
-            multiprocessing_context=context,
+            multiprocessing_context=start,
         )
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -105,6 +110,17 @@ class TileDBSOMA:
 
     def close(self) -> None:
         self.loader = self.dataset = None
+
+
+def _of_environment() -> dict[str, str]:
+    """TileDB's settings for the server of S3 that the environment names; TileDB itself reads only the keys there."""
+    scheme, _, endpoint = os.environ["AWS_ENDPOINT_URL"].partition("://")
+    return {
+        "vfs.s3.scheme": scheme,
+        "vfs.s3.endpoint_override": endpoint,
+        "vfs.s3.use_virtual_addressing": "false",
+        "vfs.s3.region": os.environ.get("AWS_REGION", "us-east-1"),
+    }
 
 
 def _identity(batch: tuple) -> tuple:

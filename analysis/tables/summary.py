@@ -95,8 +95,9 @@ def table(
     folder: the machine's folder, with the recorded orders. Column names carry the units; nan means "not measured".
 
     entropy_bits: entropy of the data set's first label in a minibatch; ideal_bits: its expectation for random sampling.
-    read_per_delivered: bytes read from the disk for each byte of the cells' counts as CSR, for either output.
-    reads_per_1000: reads from the disk for a thousand cells, where the disk is limited.
+    disk: the limited disk, or the link to a bucket. read_per_delivered: bytes read from it for each byte of the cells'
+    counts as CSR, for either output. reads_per_1000: reads from a limited disk, or requests to a bucket, for a thousand
+    cells.
     start_s: seconds from opening to the first minibatch, without imports. counts_per_s: stored values per second.
     buffer_rows: the cells of a fetch, of all workers and processes. net_bytes: see `net_bytes`.
     waiting_share: share of the window in which the consumer waited for minibatches. ceiling_cells_per_s: the lowest of
@@ -108,13 +109,13 @@ def table(
     codes = dataset.labels(label) if label else None
     measured = rows_of(grid, dataset, measurements)
     baseline = {
-        (c.output, c.cache, c.disk): np.median([m.cells_per_s for m in rows if m.cells_per_s])
+        (c.output, c.cache, c.where): np.median([m.cells_per_s for m in rows if m.cells_per_s])
         for c, rows in measured.items()
         if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
     }
     cell_bytes = CSR_BYTES * dataset.nnz / dataset.n_cells
     rows = [
-        _row(c, rows, baseline.get((c.output, c.cache, c.disk)), cell_bytes) | _under_ceiling(rows, ceilings)
+        _row(c, rows, baseline.get((c.output, c.cache, c.where)), cell_bytes) | _under_ceiling(rows, ceilings)
         for c, rows in measured.items()
         if rows
     ]
@@ -156,7 +157,8 @@ def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Mea
 
     nan if no repeat has both, or if the condition itself is warm.
     """
-    warm = replace(condition, cache="warm", memory_fraction=None, memory_limit_bytes=None, disk=None)
+    warm = replace(condition, cache="warm", memory_fraction=None, memory_limit_bytes=None, disk=None,
+                   ttfb_ms=None, link_mbps=None, connection_mbps=None)  # fmt: skip
     if condition == warm:
         return np.nan
     rates = {m.repeat: m.cells_per_s for m in measured.get(warm, ()) if m.cells_per_s}
@@ -218,7 +220,7 @@ def _row(
         "processes": condition.processes,
         "cores": condition.cores or np.nan,
         "cache": condition.cache,
-        "disk": condition.disk or "",
+        "disk": condition.where,
         "consumer_ms": condition.consumer_ms,
         "repeats": len(ok),
         "cells_per_s": np.median(rates) if len(rates) else np.nan,
@@ -227,9 +229,13 @@ def _row(
         "times_baseline": np.median(rates) / baseline if len(rates) and baseline else np.nan,
         "cpu_us_per_cell": _median(m.cpu_s / m.rows * 1e6 for m in ok if m.cpu_s),
         "read_per_delivered": _median(
-            m.disk_read_bytes / (m.rows * cell_bytes) for m in ok if m.disk_read_bytes is not None
+            n_bytes / (m.rows * cell_bytes) for m in ok if (n_bytes := _read_bytes(m)) is not None
         ),
-        "reads_per_1000": _median(m.disk_reads / m.rows * 1000 for m in ok if m.disk_reads is not None),
+        "reads_per_1000": _median(
+            reads / m.rows * 1000
+            for m in ok
+            if (reads := m.requests if condition.ttfb_ms is not None else m.disk_reads) is not None
+        ),
         "waiting_share": _median(m.waiting_s / m.seconds for m in ok if m.waiting_s is not None),
         "net_bytes": max((net for m in ok if (net := net_bytes(m)) is not None), default=np.nan),
         "peak_rss_bytes": max((m.peak_rss_bytes for m in ok if m.peak_rss_bytes), default=np.nan),
@@ -242,6 +248,11 @@ def _row(
         "marks": list(ok[-1].marks.values()) if ok else [],
         "doubts": sorted({d for m in ok for d in doubts.of_row(m)}) + doubts.of_repeats(ok),
     }
+
+
+def _read_bytes(m: Measurement) -> int | None:
+    """The bytes that were read from the disk, or received from a bucket; None if that was not measured."""
+    return m.received_bytes if m.condition.ttfb_ms is not None else m.disk_read_bytes
 
 
 def _reason(rows: Sequence[Measurement]) -> str | None:

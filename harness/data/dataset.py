@@ -13,6 +13,9 @@ import numpy as np
 class Dataset:
     """h5ad files in row order. A row id is the index of a cell in their concatenation.
 
+    bucket: the URL at which the files below the folder `served` are objects, while a bucket serves them; otherwise
+    None, and loaders read files.
+
     lengths: the number of cells in each file. nnz: the number of stored values of X in all files. x_format: "csr" or
     "dense". fingerprint: 16 hex digits, a hash of the shapes and of samples of the content. label_names: obs columns.
     """
@@ -25,6 +28,17 @@ class Dataset:
     x_format: str
     fingerprint: str
     label_names: tuple[str, ...]
+    bucket: str | None = None
+    served: Path | None = None
+
+    def url(self, path: Path) -> str:
+        """The URL of a file or folder that the bucket serves."""
+        return f"{self.bucket}/{path.resolve().relative_to(self.served).as_posix()}"
+
+    @property
+    def urls(self) -> list[str]:
+        """The URLs of `paths` in the bucket."""
+        return [self.url(path) for path in self.paths]
 
     @property
     def n_cells(self) -> int:
@@ -55,9 +69,11 @@ class Dataset:
         return np.concatenate(codes)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"paths": [str(path) for path in self.paths]}
+        served = None if self.served is None else str(self.served)
+        return asdict(self) | {"paths": [str(path) for path in self.paths], "served": served}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Dataset":
         tuples = {key: tuple(values[key]) for key in ("lengths", "label_names")}
-        return cls(**values | tuples | {"paths": tuple(Path(path) for path in values["paths"])})
+        served = Path(values["served"]) if values.get("served") else None
+        return cls(**values | tuples | {"paths": tuple(Path(path) for path in values["paths"]), "served": served})

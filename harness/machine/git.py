@@ -6,8 +6,8 @@ import subprocess
 from harness.machine.host import ROOT
 
 MEASURED = (
-    "loadstone", "loaders", "harness/condition.py", "harness/machine", "harness/run", "requirements.lock",
-    "requirements-cellarium.lock",
+    "loadstone", "loaders", "harness/bucket", "harness/condition.py", "harness/machine", "harness/run",
+    "requirements.lock", "requirements-cellarium.lock",
 )  # fmt: skip
 """The files that are measured, or that decide how: tables mix no rows of different states of them."""
 

@@ -29,7 +29,8 @@ class Measurement:
     those from requesting the first epoch to its first and second minibatch.
     fetches: rows divided by the loader's fetch_rows.
     cpu_s, disk_read_bytes: CPU time used and bytes read from the disk within the window. disk_reads: the number of
-    reads from the disk; None where the disk is not limited.
+    reads from the disk; None where the disk is not limited. requests, received_bytes: what a bucket served within the
+    window; None without one.
     peak_rss_bytes: the largest resident memory, with libraries and mapped files. held_bytes: the most memory that was
     not mapped from files, in samples. imported_bytes: the same after the imports, before the loader was opened.
     resident_before, resident_after: the share of the store in the page cache before and after the measurement.
@@ -39,7 +40,7 @@ class Measurement:
 
     LATER: ClassVar = (
         "waiting_s", "again", "edges", "warmed_epochs", "import_s", "second_batch_s", "held_bytes", "imported_bytes",
-        "disk_reads",
+        "disk_reads", "requests", "received_bytes",
     )  # fmt: skip
 
     condition: Condition
@@ -67,6 +68,8 @@ class Measurement:
     imported_bytes: int | None = None
     disk_read_bytes: int | None = None
     disk_reads: int | None = None
+    requests: int | None = None
+    received_bytes: int | None = None
     resident_before: float | None = None
     resident_after: float | None = None
     provenance: dict[str, Any] = field(default_factory=dict)

@@ -10,7 +10,16 @@ from harness.run.job import Job, Outcome
 from harness.run.process import Progress, Spawn
 
 SUMMED = ("rows", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes", "held_bytes", "imported_bytes")
-LARGEST = ("import_s", "open_s", "first_batch_s", "second_batch_s", "epochs", "disk_reads")
+LARGEST = (
+    "import_s",
+    "open_s",
+    "first_batch_s",
+    "second_batch_s",
+    "epochs",
+    "disk_reads",
+    "requests",
+    "received_bytes",
+)
 BROKEN = "another of the processes did not begin its window"
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ class Job:
     waits: the points at which the worker waits for the parent, in this order: "imported", after its imports, and
     "opened", after it has opened the loader.
     order_path: only for "measure"; the file in which to record the order (None: it is not recorded).
+    environment: variables that the worker sets before its imports, by which clients find a bucket.
+    counters_url: where a bucket tells what it has served (None: there is no bucket).
     cores, seconds: only for "ceiling"; the number of cores to use, and the duration of each of its measurements.
     """
 
@@ -34,6 +36,8 @@ class Job:
     timing: Timing | None = None
     waits: tuple[Literal["imported", "opened"], ...] = ()
     order_path: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    counters_url: str | None = None
     cores: int | None = None
     seconds: float | None = None
 
@@ -83,6 +87,8 @@ class Window:
     imported_bytes: int | None
     disk_read_bytes: int | None
     disk_reads: int | None
+    requests: int | None
+    received_bytes: int | None
     marks: dict[str, str]
     edges_s: tuple[float, float]
 

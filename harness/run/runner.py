@@ -2,7 +2,9 @@
 
 import os
 import random
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -10,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import psutil
 
 import loaders
+from harness.bucket.process import BUCKET, environment, running
+from harness.bucket.server import COUNTERS
 from harness.condition import Condition, Timing
 from harness.data.damage import first_damage
 from harness.data.dataset import Dataset
@@ -127,6 +131,9 @@ def measure_one(
     }
     if reason := loaders.unavailable(condition.loader):
         return Measurement(**row, status="skipped", reason=reason)
+    if condition.ttfb_ms is not None and not getattr(loaders.get(condition.loader), "objects", False):
+        reason = f"{condition.loader} cannot honour this condition: it reads files, not objects in a bucket"
+        return Measurement(**row, status="skipped", reason=reason)
     if condition.loader in storeless:
         reason = f"its store could not be made: {storeless[condition.loader]}"
         return Measurement(**row, status="failed", reason=reason)
@@ -137,7 +144,7 @@ def measure_one(
     if condition.cache == "warm" and size > (free := psutil.virtual_memory().available):
         reason = f"its store of {size / 1e9:,.1f} GB is larger than the {free / 1e9:,.1f} GB of memory that are free"
         return Measurement(**row, status="skipped", reason=reason)
-    if condition.cache == "warm":
+    if condition.cache == "warm" or condition.ttfb_ms is not None:  # a bucket serves from memory
         display.phase("read into memory")
         resident = pagecache.warm(files)
     else:
@@ -153,7 +160,7 @@ def measure_one(
             f"{pagecache.READINGS} times: other processes use the memory, or there is too little of it"
         )
         return Measurement(**row, status="skipped", reason=reason)
-    if condition.cache != "warm" and (resident or 0) > COLD_AT_MOST:
+    if condition.cache != "warm" and condition.ttfb_ms is None and (resident or 0) > COLD_AT_MOST:
         in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
         cause = "it is on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
         reason = f"{resident:.0%} of the store stayed in the page cache: {cause}"
@@ -169,14 +176,14 @@ def measure_one(
         order_path=order_to_record(grid, dataset, task, folder),
     )
     try:
-        with limits(condition, files) as limited:
-            row["provenance"]["limits"] = limited.facts
+        with limits(condition, files) as limited, bucket(condition, dataset, files) as (facts, reached):
+            row["provenance"]["limits"] = limited.facts | facts
 
             def begin(point: str) -> None:
                 if point == "imported":
                     limited.limit_disk()
 
-            job = replace(job, waits=("imported",) if condition.disk else ())
+            job = replace(job, waits=("imported",) if condition.disk else (), **reached)
             running = (grid.timing.timeout_s, display.phase, limited.group, begin)
             if condition.processes > 1:
                 outcome = spawn_together(job, *running, spawn)
@@ -198,17 +205,44 @@ def measure_one(
     return Measurement(**row, **window, status=outcome.status, reason=reason, resident_after=resident)
 
 
+@contextmanager
+def bucket(
+    condition: Condition, dataset: Dataset, files: Sequence[Path]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Serves the store and the data set as a bucket, if the condition has one.
+
+    Yields (facts for the provenance, the fields of the Job by which the worker reaches it). Raises UnavailableError.
+    """
+    if condition.ttfb_ms is None:
+        yield {}, {}
+        return
+    folder = Path(os.path.commonpath([path.resolve().parent for path in (*files, *dataset.paths)]))
+    rates = {"link_mbps": condition.link_mbps, "connection_mbps": condition.connection_mbps}
+    with tempfile.TemporaryDirectory() as cache, ExitStack() as stack:
+        try:
+            server = stack.enter_context(running(folder, ttfb_ms=condition.ttfb_ms, **rates))
+        except OSError as error:
+            raise UnavailableError(f"the bucket could not be served: {error}") from error
+        # Every loader opens the bucket for the first time: nothing that an earlier one kept helps it.
+        reached = {
+            "dataset": replace(dataset, bucket=f"s3://{BUCKET}", served=server.folder),
+            "environment": environment(server.endpoint) | {"XDG_CACHE_HOME": cache},
+            "counters_url": server.endpoint + COUNTERS,
+        }
+        yield {"bucket": server.facts}, reached
+
+
 def order_to_record(grid: Grid, dataset: Dataset, task: Task, folder: Path) -> Path | None:
     """The file in which this measurement records the order of its cells; None if it does not record the order.
 
     The first repeat replaces an existing file, so that the recorded order is that of the current code; later repeats
     record only if there is no file. Of the grid's conditions with the same order, one records it: the first, or the
-    first with CSR output, which is faster, and without a limited disk.
+    first with CSR output, which is faster, and without a limited disk or link.
     """
     condition = task.condition
     path = orders.path(folder, condition, dataset.fingerprint)
     same = [c for c in grid.conditions if c.order_key == condition.order_key]
-    recorder = min(same, key=lambda c: (c.disk is not None, c.output != "csr"))
+    recorder = min(same, key=lambda c: (c.where != "", c.output != "csr"))
     if (task.repeat and path.exists()) or condition != recorder or task.again or not grid.timing.order_s:
         return None
     return path.resolve()

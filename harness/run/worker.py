@@ -11,11 +11,12 @@ import os
 import sys
 import time
 import traceback
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,7 @@ def main() -> None:
     process_usage.die_with_parent()
     send = _private_output()
     job = Job.from_json(sys.stdin.readline())
+    os.environ.update(job.environment)
     outcome = run(job, send)
     send({"outcome": message(outcome)})
     if outcome.status == "ok" and job.order_path:
@@ -109,7 +111,7 @@ def measure_window(job: Job, send: Send) -> Window:
             period_rows=loader.fetch_rows * max(1, condition.workers),
             cache=condition.cache,
             consumer_s=condition.consumer_ms / 1e3,
-            probe=process_usage.usage,
+            probe=lambda: Probe(*process_usage.usage(), *served(job.counters_url)),
             progress=progress,
         )
         held.append(process_usage.held_bytes())
@@ -134,10 +136,31 @@ def measure_window(job: Job, send: Send) -> Window:
         cpu_s=last.cpu_s - first.cpu_s,
         disk_read_bytes=within_window("disk_read_bytes"),
         disk_reads=within_window("disk_reads"),
+        requests=within_window("requests"),
+        received_bytes=within_window("received_bytes"),
         peak_rss_bytes=peak,
         held_bytes=None if None in held else max(held),
         imported_bytes=imported_bytes,
     )
+
+
+class Probe(NamedTuple):
+    """The totals at an edge of the window: `process_usage.Usage`, and what a bucket has served; None without one."""
+
+    cpu_s: float
+    disk_read_bytes: int | None
+    disk_reads: int | None
+    requests: int | None
+    received_bytes: int | None
+
+
+def served(counters_url: str | None) -> tuple[int | None, int | None]:
+    """(the requests that a bucket has answered, the bytes of its answers); None, None without a bucket."""
+    if counters_url is None:
+        return None, None
+    with urllib.request.urlopen(counters_url) as answer:
+        counters = json.load(answer)
+    return sum(counters["requests"].values()), counters["bytes"]
 
 
 def wait(point: str, job: Job, send: Send) -> None:

@@ -27,7 +27,11 @@ class Object(NamedTuple):
     size: int
 
     def read(self, place: int, size: int) -> bytes:
-        """`size` bytes at offset `place`.
+        """`size` bytes at offset `place`. Errors: `get`."""
+        return self.get(place, size).to_bytes()
+
+    def get(self, place: int, size: int) -> Any:
+        """`size` bytes at offset `place`, in a buffer of obstore.
 
         Requests that fail, are reset, time out or bring too few bytes are made again, after longer and longer pauses,
         for PATIENCE_S. Raises OSError that names the object and the range: after that time, if access is denied, or if
@@ -48,7 +52,7 @@ class Object(NamedTuple):
                     answer = get(self.store, self.key, options=options)
                     if (answer.meta["e_tag"] or "") != self.etag or answer.meta["size"] != self.size:
                         raise OSError(f"{self.url} has changed since it was opened; open it again")
-                    data = answer.bytes().to_bytes()  # obstore's own kind is refused where bytes are wanted
+                    data = answer.bytes()
                     if len(data) == size:
                         return data
                     problem = f"{len(data):,} bytes came"

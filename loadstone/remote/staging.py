@@ -100,7 +100,7 @@ class Staging:
             tasks = range(int(np.searchsorted(ends, k, "right")) - 1, int(np.searchsorted(needs, k, "right")))
             try:
                 if not all(futures[i].cancelled() for i in tasks):
-                    data = self.objects[file].read(place, size)
+                    data = self.objects[file].get(place, size)
                     os.pwrite(stage.fd, data, stage.bases[file] + place)
             except Exception as error:
                 named = OSError(f"{name_of(piece)}: {error}")

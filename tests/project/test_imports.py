@@ -15,7 +15,7 @@ from harness.machine.host import ROOT
 
 HEAVY = (
     *("torch", "scdataset", "anndata", "datasets", "bionemo", "annbatch", "lamindb", "slaf", "zarr", "tiledbsoma"),
-    *("cellarium", "cellstream"),
+    *("cellarium", "cellstream", "obstore", "ray"),
 )
 
 DESCRIBE = {"harness.condition", "harness.errors", "harness.grids"}
@@ -24,11 +24,12 @@ ALLOWED = {
     "harness.errors": set(),
     "harness.condition": set(),
     "harness.machine": {"harness.errors"},
+    "harness.bucket": {"harness.machine"},
     "harness.data": {"harness.errors", "harness.machine", "loadstone"},
     "loaders": {"harness.condition", "harness.data", "harness.machine", "loadstone"},
     "harness.grids": {"harness.condition", "harness.data", "harness.errors", "loaders"},
     "harness.records": {"harness.condition", "harness.errors", "loaders"},
-    "harness.run": {*DESCRIBE, "harness.data", "harness.machine", "harness.records", "loaders"},
+    "harness.run": {*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "loaders"},
     "harness.experiments": {
         *(*DESCRIBE, "harness.data", "harness.machine", "harness.records", "harness.run"),
         *("loaders", "loadstone"),
