@@ -112,7 +112,7 @@ class Condition:
 
     @property
     def order_key(self) -> str:
-        """The key of the conditions with the same order of cells: only output, regime, disk, link and processes differ."""
+        """The key of the conditions with the same order: only output, regime, disk, link and processes differ."""
         return replace(
             self,
             output="csr",

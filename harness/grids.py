@@ -45,8 +45,8 @@ def _grids() -> dict[str, Any]:
 
 
 def grid_of(name: str, dataset: Dataset) -> Grid:
-    """The grid `name` on a data set, in the regime "warm" if it fits into memory, else "first"."""
-    fits = CSR_BYTES * dataset.nnz < SHARE_OF_MEMORY * psutil.virtual_memory().total
+    """The grid `name` on a data set, in the regime "warm" if it fits into memory, else "first", as from a bucket."""
+    fits = not dataset.is_remote and CSR_BYTES * dataset.nnz < SHARE_OF_MEMORY * psutil.virtual_memory().total
     return expand(name, dataset.name, "warm" if fits else "first")
 
 

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import loaders
+from harness.bucket.process import Running, environment, running
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.machine import host, interpreter
@@ -41,6 +43,27 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_set(tiny_folder: Path) -> Dataset:
     return catalogue.load(str(tiny_folder))
+
+
+Serve = Callable[..., Running]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Serve]:
+    """A function that serves a folder as a bucket, to which all clients of S3 in this process then go.
+
+    Its arguments are those of `running`. The index of what is opened is kept in the test's own folder.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with ExitStack() as stack:
+
+        def start(folder: Path, **options: object) -> Running:
+            server = stack.enter_context(running(folder, **options))
+            for name, value in environment(server.endpoint).items():
+                monkeypatch.setenv(name, value)
+            return server
+
+        yield start
 
 
 AS_A_USER = """

@@ -25,9 +25,10 @@ def load(spec: str, labels: Sequence[str] | None, out: Console) -> Dataset:
     """The data set that `spec` names, as `catalogue.load` returns it; prints a line that describes it."""
     with bar(f"making {spec}", "cells", out) as progress:
         dataset = catalogue.load(spec, labels, progress)
+    size = f"in {dataset.bucket}" if dataset.is_remote else f"{dataset.size_bytes / 1e6:,.0f} MB"
     out.print(
         f"{dataset.name}: {dataset.n_cells:,} cells x {dataset.n_genes:,} genes, {dataset.nnz / dataset.n_cells:,.0f} "
-        f"values per cell, {len(dataset.paths)} file(s), {dataset.size_bytes / 1e6:,.0f} MB, "
+        f"values per cell, {len(dataset.paths)} file(s), {size}, "
         f"labels: {', '.join(dataset.label_names) or 'none'}",
         highlight=False,
     )

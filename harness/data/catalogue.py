@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.dataset import Dataset
-from harness.data.inspect import find_files, inspect
+from harness.data.inspect import find_files, find_urls, inspect, inspect_urls
 from harness.errors import UserError, unknown
 from harness.machine.lock import lock
 
@@ -41,6 +41,9 @@ def load(spec: str, labels: Sequence[str] | None = None, progress: Callable[[int
     """
     entry = entries().get(spec)
     if entry is None:
+        if "://" in spec:
+            urls = find_urls(spec)
+            return inspect_urls(urls[0].split("/")[-1 if len(urls) == 1 else -2].removesuffix(".h5ad"), urls, labels)
         if not looks_like_path(spec):
             raise unknown("data set", spec, [*entries(), "any h5ad file, folder or glob"])
         paths = find_files(spec)

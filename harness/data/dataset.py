@@ -8,6 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from loadstone import obs_codes
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
@@ -50,14 +52,22 @@ class Dataset:
         return np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
 
     @property
+    def is_remote(self) -> bool:
+        """Whether there are no files, but objects alone."""
+        return self.served == Path("/")
+
+    @property
     def size_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.paths)
+        """0 if there are objects alone."""
+        return 0 if self.is_remote else sum(path.stat().st_size for path in self.paths)
 
     def labels(self, column: str) -> np.ndarray:
         """The codes of a categorical obs column by row id, int32, (n_cells,); -1 for a missing label.
 
         Equal values have equal codes in all files, even if the files list different categories.
         """
+        if self.is_remote:
+            return obs_codes(self.urls, column).codes.astype(np.int32)
         from anndata.io import read_elem
 
         codes, seen = [], {}

@@ -4,7 +4,9 @@ import glob
 import hashlib
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,13 @@ import h5py
 
 from harness.data.dataset import Dataset
 from harness.errors import UserError, unknown
+from loadstone import open_h5ad
 from loadstone.formats.genes import check_same
+from loadstone.reading.disk import MEMORY
+from loadstone.remote.folder import RemoteFolder
+from loadstone.remote.metadata import Metadata
+from loadstone.remote.objects import open_objects
+from loadstone.remote.urls import parent
 
 LABEL_VALUES = range(2, 10_001)
 """A categorical column is a label if its number of distinct values is in this range."""
@@ -35,6 +43,41 @@ def find_files(location: str) -> list[Path]:
         if not paths:
             raise UserError(f"There is no file, folder or match for {location}.")
     return sorted((p.resolve() for p in paths), key=natural)
+
+
+def find_urls(location: str) -> list[str]:
+    """The h5ad objects that a URL names: one object, the folder that holds them, or a pattern with * in the last part.
+
+    They are in natural order of their names. Raises UserError if there are none, or if they cannot be listed.
+    """
+    if location.endswith(".h5ad") and "*" not in location:
+        return [location]
+    try:
+        folder, pattern = parent(location) if "*" in location else (location.rstrip("/"), "*.h5ad")
+        names = [name for name in RemoteFolder(folder, {}).names() if fnmatch(name, pattern)]
+    except (OSError, ValueError, ImportError) as error:
+        raise UserError(f"{error}.") from error
+    if not names:
+        raise UserError(f"There is no object {pattern} in {folder}.")
+    return [f"{folder}/{name}" for name in sorted(names, key=lambda name: natural(Path(name)))]
+
+
+def inspect_urls(name: str, urls: Sequence[str], labels: Sequence[str] | None) -> Dataset:
+    """Does the same as `inspect` for objects, of one folder."""
+    folder = parent(urls[0])[0]
+    try:
+        sources = open_objects(urls, {})
+        with closing(open_h5ad(list(urls), disk=MEMORY)):  # whether they have the same genes, and are sound
+            pass
+    except (OSError, ValueError, ImportError) as error:
+        raise UserError(f"{error}.") from error
+    paths = [Path("/") / parent(url)[1] for url in urls]
+    files = []
+    for path, source in zip(paths, sources, strict=True):
+        with h5py.File(Metadata(source, waits=True), "r") as file:
+            facts = _metadata_of(path, file)
+        files.append(facts | {"fingerprint": (source.size, source.etag)})
+    return replace(_dataset(name, paths, files, labels), bucket=folder, served=Path("/"))
 
 
 def natural(path: Path) -> list[tuple[int, int | str]]:
@@ -60,6 +103,14 @@ def inspect(name: str, paths: Sequence[Path], labels: Sequence[str] | None) -> D
                 f"{path.name} and {paths[0].name} differ in their genes: {file['n_genes']:,} and {first['n_genes']:,}."
             )
     _check_genes(paths)
+    return _dataset(name, paths, files, labels)
+
+
+def _dataset(
+    name: str, paths: Sequence[Path], files: Sequence[dict[str, Any]], labels: Sequence[str] | None
+) -> Dataset:
+    """The data set of files that fit together. files: their metadata, as of `_metadata_of`."""
+    first = files[0]
     if not sum(file["n_cells"] for file in files):
         raise UserError(f"{name} has no cells.")
     columns = [c for c in first["categoricals"] if all(c in file["categoricals"] for file in files)]
@@ -90,7 +141,8 @@ def _metadata(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not an HDF5 file, so it is not an h5ad file.")
     try:
         with h5py.File(path) as file:
-            return _metadata_of(path, file)
+            facts = _metadata_of(path, file)
+        return facts | {"fingerprint": (*facts["fingerprint"], _sampled_digest(path))}
     except (OSError, RuntimeError, KeyError, AttributeError, TypeError, ValueError) as error:
         # h5py and anndata raise any of these for an inconsistent file.
         fault = "is truncated" if "truncated" in str(error) else "is damaged, or no h5ad"
@@ -134,7 +186,7 @@ def _metadata_of(path: Path, file: h5py.File) -> dict[str, Any]:
         "nnz": nnz,
         "x_format": x_format,
         "categoricals": categoricals,
-        "fingerprint": (n_cells, n_genes, nnz, str(sampled.dtype), _sampled_digest(path)),
+        "fingerprint": (n_cells, n_genes, nnz, str(sampled.dtype)),
     }
 
 

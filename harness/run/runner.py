@@ -28,6 +28,7 @@ from harness.run.limits import UnavailableError, limits
 from harness.run.process import Spawn, spawn
 from harness.run.provenance import of_store, provenance
 from harness.run.stores import store_files, store_path
+from loaders.protocol import UNCONVERTED
 
 
 class Task(NamedTuple):
@@ -137,34 +138,16 @@ def measure_one(
     if condition.loader in storeless:
         reason = f"its store could not be made: {storeless[condition.loader]}"
         return Measurement(**row, status="failed", reason=reason)
-    files = store_files(dataset, condition.loader)
-    before = stamps(files)
-    row["provenance"] |= of_store(files)
-    size = sum(file.stat().st_size for file in set(files))
-    if condition.cache == "warm" and size > (free := psutil.virtual_memory().available):
-        reason = f"its store of {size / 1e9:,.1f} GB is larger than the {free / 1e9:,.1f} GB of memory that are free"
-        return Measurement(**row, status="skipped", reason=reason)
-    if condition.cache == "warm" or condition.ttfb_ms is not None:  # a bucket serves from memory
-        display.phase("read into memory")
-        resident = pagecache.warm(files)
+    if dataset.is_remote:
+        if reason := refused_of_objects(condition):
+            return Measurement(**row, status="skipped", reason=reason)
+        files: list[Path] = []
     else:
-        display.phase("evict")
-        method = row["provenance"]["evict_method"] = pagecache.evict(files)
-        if method is None:
-            return Measurement(**row, status="skipped", reason="the page cache cannot be emptied on this system")
-        resident = pagecache.resident(files)
-    row["resident_before"] = resident
-    if condition.cache == "warm" and resident is not None and resident < WARM_AT_LEAST:
-        reason = (
-            f"only {resident:.0%} of its store of {size / 1e9:,.1f} GB stayed in memory, though it was read "
-            f"{pagecache.READINGS} times: other processes use the memory, or there is too little of it"
-        )
-        return Measurement(**row, status="skipped", reason=reason)
-    if condition.cache != "warm" and condition.ttfb_ms is None and (resident or 0) > COLD_AT_MOST:
-        in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
-        cause = "it is on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
-        reason = f"{resident:.0%} of the store stayed in the page cache: {cause}"
-        return Measurement(**row, status="failed", reason=reason)
+        files = store_files(dataset, condition.loader)
+        row["provenance"] |= of_store(files)
+        if refusal := prepare_cache(condition, files, row, display):
+            return Measurement(**row, **refusal)
+    before = stamps(files)
     job = Job(
         task="measure",
         loader=condition.loader,
@@ -184,25 +167,70 @@ def measure_one(
                     limited.limit_disk()
 
             job = replace(job, waits=("imported",) if condition.disk else (), **reached)
-            running = (grid.timing.timeout_s, display.phase, limited.group, begin)
+            arguments = (grid.timing.timeout_s, display.phase, limited.group, begin)
             if condition.processes > 1:
-                outcome = spawn_together(job, *running, spawn)
+                outcome = spawn_together(job, *arguments, spawn)
             else:
-                outcome = spawn(job, condition.cores, *running)
+                outcome = spawn(job, condition.cores, *arguments)
     except UnavailableError as reason:
         return Measurement(**row, status="skipped", reason=str(reason))
     if outcome.status in ("failed", "timeout") and outcome.log:
         (folder / "logs").mkdir(exist_ok=True)
         (folder / "logs" / f"{condition.key}-{task.repeat}.log").write_text(outcome.log)
     reason = outcome.reason
-    if outcome.errno is not None:
+    if outcome.errno is not None and files:
         reason = first_damage(dataset) or reason
     if stamps(files) != before:
         return Measurement(**row, status="failed", reason="its files were replaced while they were read; start again")
     window = asdict(outcome.answer) if outcome.answer else {}
     window.pop("edges_s", None)
-    resident = pagecache.resident(files)
+    resident = pagecache.resident(files) if files else None
     return Measurement(**row, **window, status=outcome.status, reason=reason, resident_after=resident)
+
+
+def refused_of_objects(condition: Condition) -> str | None:
+    """Why a data set of which there are objects alone cannot be measured under a condition; None if it can."""
+    adapter = loaders.get(condition.loader)
+    if not getattr(adapter, "objects", False) or adapter.store != UNCONVERTED:
+        return f"{condition.loader} cannot honour this condition: it reads files, or a store that is made of files"
+    if condition.where or condition.cache != "first":
+        return "the disk, the link and the page cache of a bucket elsewhere cannot be chosen"
+    return None
+
+
+def prepare_cache(
+    condition: Condition, files: Sequence[Path], row: dict[str, Any], display: Display
+) -> dict[str, str] | None:
+    """Empties or fills the page cache as the condition says, and notes the result in `row`.
+
+    Returns the status and the reason of a measurement that cannot be made; None if it can.
+    """
+    size = sum(file.stat().st_size for file in set(files))
+    if condition.cache == "warm" and size > (free := psutil.virtual_memory().available):
+        reason = f"its store of {size / 1e9:,.1f} GB is larger than the {free / 1e9:,.1f} GB of memory that are free"
+        return {"status": "skipped", "reason": reason}
+    is_served = condition.ttfb_ms is not None  # a bucket serves from memory
+    if condition.cache == "warm" or is_served:
+        display.phase("read into memory")
+        resident = pagecache.warm(files)
+    else:
+        display.phase("evict")
+        method = row["provenance"]["evict_method"] = pagecache.evict(files)
+        if method is None:
+            return {"status": "skipped", "reason": "the page cache cannot be emptied on this system"}
+        resident = pagecache.resident(files)
+    row["resident_before"] = resident
+    if condition.cache == "warm" and resident is not None and resident < WARM_AT_LEAST:
+        reason = (
+            f"only {resident:.0%} of its store of {size / 1e9:,.1f} GB stayed in memory, though it was read "
+            f"{pagecache.READINGS} times: other processes use the memory, or there is too little of it"
+        )
+        return {"status": "skipped", "reason": reason}
+    if condition.cache != "warm" and not is_served and (resident or 0) > COLD_AT_MOST:
+        in_memory = row["provenance"]["filesystem"] in host.MEMORY_FILESYSTEMS
+        cause = "it is on a file system in memory; move it to a disk" if in_memory else "some process has it mapped"
+        return {"status": "failed", "reason": f"{resident:.0%} of the store stayed in the page cache: {cause}"}
+    return None
 
 
 @contextmanager

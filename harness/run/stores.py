@@ -35,12 +35,13 @@ def store_files(dataset: Dataset, loader: str) -> list[Path]:
 def prepare(dataset: Dataset, loader: str, progress: Callable[[int], None]) -> Conversion | None:
     """Converts the data set into the loader's store, in a worker, and returns the record of the conversion.
 
-    Returns None, without converting, if the store exists or the loader needs none. `progress` is called with the number
-    of cells done so far. A conversion that fails leaves no files behind. Raises UserError if the disk is full.
+    Returns None, without converting, if the store exists, the loader needs none, or there are no files. `progress` is
+    called with the number of cells done so far. A conversion that fails leaves no files behind. Raises UserError if the
+    disk is full.
     """
     adapter = loaders.get(loader)
     path = store_path(dataset, loader)
-    if adapter.store == UNCONVERTED or path.exists():
+    if adapter.store == UNCONVERTED or path.exists() or dataset.is_remote:
         return None
     partial = path.with_name(path.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -1,13 +1,17 @@
 """Labels of cells: a column of the obs tables of h5ad files, as codes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
-from loadstone.reading.files import Files, describing, several
+from loadstone.reading.files import Files, all_urls, describing, several
+from loadstone.remote.metadata import Metadata, in_rounds
+from loadstone.remote.objects import CONNECTIONS, open_objects
+from loadstone.remote.urls import Storage
 
 MISSING = -1
 
@@ -24,28 +28,48 @@ class Codes(NamedTuple):
     values: list[str]
 
 
-def obs_codes(paths: Path | str | Sequence[Path | str], column: str) -> Codes:
+def obs_codes(paths: Path | str | Sequence[Path | str], column: str, *, storage: Storage | None = None) -> Codes:
     """The codes of a column of obs, for all cells of the h5ad files, in the same order as `open_h5ad` reads the cells.
 
     `values` are all categories of a categorical column, including categories of no cell, or the distinct values of any
-    other column. Raises ValueError if a file is damaged or lacks the column, and OSError if a file cannot be read; both
-    name the file.
+    other column. paths: of files, or URLs of objects; storage: for URLs, see `open_h5ad`. Raises ValueError if a file
+    is damaged or lacks the column, and OSError if a file cannot be read; both name the file.
     """
+    paths = several(paths)
+    if storage and not all_urls(paths):
+        raise ValueError("storage is for URLs, and the paths are of files")
+    columns = _of_objects(map(str, paths), column, storage or {}) if all_urls(paths) else _of_files(paths, column)
     places: dict[str, int] = {}
     parts = []
-    for path in several(paths):
-        with Files() as files:
-            file = files.hdf5(files.open(path))
-            try:
-                with describing(path):
-                    codes, values = _column(str(path), file, column)
-            finally:
-                files.close()
+    for codes, values in columns:
         for value in values:
             places.setdefault(value, len(places))
         indices = np.array([places[value] for value in values] + [MISSING], np.int64)
         parts.append(indices[codes])  # code -1 is the last entry, MISSING
     return Codes(np.concatenate(parts), list(places))
+
+
+def _of_files(paths: Sequence[Path | str], column: str) -> Iterator[tuple[np.ndarray, list[str]]]:
+    for path in paths:
+        with Files() as files:
+            file = files.hdf5(files.open(path))
+            try:
+                with describing(path):
+                    yield _column(str(path), file, column)
+            finally:
+                files.close()
+
+
+def _of_objects(urls: Iterable[str], column: str, storage: Storage) -> list[tuple[np.ndarray, list[str]]]:
+    metadata = [Metadata(each) for each in open_objects(list(urls), storage)]
+
+    def read(i: int) -> tuple[np.ndarray, list[str]]:
+        url = metadata[i].source.url
+        with describing(url), h5py.File(metadata[i], "r") as file:
+            return _column(url, file, column)
+
+    with ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="metadata") as pool:
+        return in_rounds(metadata, read, pool)
 
 
 def _column(path: str, file: h5py.File, name: str) -> tuple[np.ndarray, list[str]]:

@@ -19,6 +19,13 @@ class RemoteFolder:
         with explained(f"{self.url}/{name}"):
             return bytes(get(self.store, name).bytes())
 
+    def names(self) -> list[str]:
+        """The names of the objects directly below the URL. OSError if they cannot be listed."""
+        from obstore import list_with_delimiter
+
+        with explained(self.url):
+            return [meta["path"] for meta in list_with_delimiter(self.store)["objects"]]
+
     def put(self, name: str, data: Any) -> None:
         """Writes an object, whole or not at all. OSError if it cannot be written."""
         from obstore import put

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from loadstone.remote.objects import Object
+from loadstone.remote.objects import CONNECTIONS, Object
 
 BLOCK = 1 << 16  # bytes; what HDF5 asks for is read in whole blocks
 AROUND = 1  # block that is read before and after it, since structures that were written together are near each other
@@ -34,12 +34,13 @@ class MissingError(OSError):
 class Metadata(io.RawIOBase):
     """A file-like view of an object for h5py. It reads what `fetch` brought, and notes in `wanted` what else is read.
 
-    Its text is the URL, which becomes the name of the h5py file.
+    waits: requests at once what else is read, instead of raising MissingError. Its text is the URL, which becomes the
+    name of the h5py file.
     """
 
-    def __init__(self, source: Object) -> None:
+    def __init__(self, source: Object, *, waits: bool = False) -> None:
         super().__init__()
-        self.source, self.at = source, 0
+        self.source, self.waits, self.at = source, waits, 0
         self.blocks: dict[int, bytes] = {}
         self.ranges: dict[int, bytes] = {}  # by their offset: nodes and chunks, which are read as a whole
         self.wanted: dict[Range, None] = {}
@@ -78,6 +79,10 @@ class Metadata(io.RawIOBase):
             first, last = place // BLOCK, -(-(place + size) // BLOCK)
             if any(block not in self.blocks for block in range(first, last)):
                 self.want_blocks(place, size)
+                if self.waits:
+                    with ThreadPoolExecutor(CONNECTIONS) as pool:
+                        fetch([self], pool)
+                    return self.bytes_at(place, size)
                 raise MissingError(f"{self.source.url}: bytes {place:,} to {place + size:,} have not come yet")
             joined = b"".join(self.blocks[block] for block in range(first, last))
             data = joined[place - first * BLOCK :][:size]

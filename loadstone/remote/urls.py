@@ -90,6 +90,6 @@ def _needs_profile(config: Mapping[str, Any]) -> bool:
 
 
 def redacted(error: BaseException) -> str:
-    """The message of an error of obstore in a line, without its internal form and the parts of URLs that may be secret."""
+    """The message of an error of obstore in one line, without its internal form and what may be secret in URLs."""
     text = one_line(error).partition(" Debug source")[0]
     return re.sub(r"://[^/@\s]*@", "://", re.sub(r"\?[^\s\"')]*", "", text))

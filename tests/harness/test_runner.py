@@ -24,7 +24,8 @@ TIMING = Timing(warmup_s=1, measure_s=2, timeout_s=30, order_s=1)
 WINDOW = Window(
     rows=640, seconds=2.5, edges=[[1.5, 320], [2.5, 640]], waiting_s=0.5, epochs=0, warmed_epochs=1.5, import_s=2.0,
     open_s=0.25, first_batch_s=0.125, second_batch_s=0.25, fetches=10.0, cpu_s=3.0, peak_rss_bytes=10**8,
-    held_bytes=10**7, imported_bytes=10**6, disk_read_bytes=4096, disk_reads=1, requests=None, received_bytes=None, marks={}, edges_s=(100.0, 102.5),
+    held_bytes=10**7, imported_bytes=10**6, disk_read_bytes=4096, disk_reads=1, marks={},
+    requests=None, received_bytes=None, edges_s=(100.0, 102.5),
 )  # fmt: skip
 OK = Outcome(status="ok", answer=WINDOW)
 

@@ -16,8 +16,8 @@ from loadstone import BlockLoader, BlockShuffling, open_h5ad
 from loadstone.reading.disk import Disk
 from loadstone.remote import metadata, objects
 from tests import tiny
+from tests.conftest import Serve
 from tests.loadstone.hdf5_forms import HDF5, rewrite
-from tests.remote.conftest import Serve
 
 ONLY_BY_HDF5 = [form for form in HDF5 if "scaleoffset" in form]
 PLAN = {"fetch_factor": 4, "batch_size": 16, "sampler": BlockShuffling(8), "seed": 3}

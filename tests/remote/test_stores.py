@@ -8,9 +8,8 @@ import pytest
 
 from loadstone import open_csad, open_zarr
 from tests import tiny
-from tests.conftest import skip_unless_available
+from tests.conftest import Serve, skip_unless_available
 from tests.loadstone.zarr_forms import ZARR, write
-from tests.remote.conftest import Serve
 
 
 def rows_of(matrix) -> np.ndarray:
