@@ -38,13 +38,15 @@ def connect(address: str | None) -> None:
     if ray.is_initialized():
         return
     address = address or os.environ.get("RAY_ADDRESS") or "auto"
-    where = "" if address == "auto" else f" at {address}"
     try:
         if address != "auto":
             _probe(address)
+            _show_token()
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
-    except OSError as error:  # ConnectionError of Ray, and those of sockets
-        raise ConnectionError(NO_CLUSTER.format(where=where)) from error
+    except ConnectionError as error:
+        if address != "auto" and error.__cause__:  # something answers there, but refuses, for example for its token
+            raise ConnectionError(f"the Ray cluster at {address} could not be joined: {_last_line(error)}") from error
+        raise ConnectionError(NO_CLUSTER.format(where="" if address == "auto" else f" at {address}")) from error
 
 
 def start(producers: int, *, cpus: float = 1) -> list[Any]:
@@ -116,9 +118,26 @@ def one_machine(producers: int, *, cpus: float, memory: int) -> Iterator[tuple[s
         ray.shutdown()
 
 
+def _show_token() -> None:
+    """Makes Ray send the token of this machine, if there is one. By itself it does so only to the address "auto"."""
+    try:
+        # Not public, but an environment variable would come too late: Ray has read them when it was imported.
+        from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+    except ImportError:
+        return  # a version whose clusters ask for no token unless they are told to
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
 def _probe(address: str) -> None:
-    """Raises OSError if nothing answers at HOST:PORT, and ValueError for an address of another form."""
+    """Raises ConnectionError if nothing answers at HOST:PORT, and ValueError for an address of another form."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "/" in host:
         raise ValueError(f"the address of a cluster is HOST:PORT or auto, not {address}")
-    socket.create_connection((host, int(port)), PROBE_S).close()
+    try:
+        socket.create_connection((host, int(port)), PROBE_S).close()
+    except OSError as error:
+        raise ConnectionError(error) from None
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error.__cause__).strip() or "no reason given").splitlines()[-1]

@@ -9,6 +9,7 @@ import numpy as np
 
 from loadstone.fleet.wire import Slab, slab
 from loadstone.loader import BlockLoader, Source
+from loadstone.reading.buffers import Memory
 from loadstone.reading.csr_source import CsrSource
 from loadstone.sampling.orders import Order, rows_at
 from loadstone.sampling.resuming import Length, Span
@@ -64,6 +65,7 @@ class Producer:
         self.source = source
         self.lock = threading.Lock()
         self.orders: dict[int, Order] = {}
+        self.memory = Memory()  # of slabs, which are sent as copies
 
     def plan(self, epoch: int) -> Plan:
         """What a consumer needs to know. The order of `epoch` is kept, since its fetches come next."""
@@ -84,10 +86,14 @@ class Producer:
         ids = np.concatenate([rows_at(order, start, stop) for start, stop in spans])
         with self.lock:
             gathering = source.gather(ids)
-        return slab(ids, gathering.result(), source.n_genes)
+        return slab(ids, gathering.result(), source.n_genes, self._empty)
 
     def close(self) -> None:
         self.loader.close()
+
+    def _empty(self, n: int, dtype: type) -> np.ndarray:
+        with self.lock:
+            return self.memory.empty(n, dtype)
 
     def _order(self, epoch: int) -> Order:
         with self.lock:

@@ -1,5 +1,6 @@
 """The form in which a fetch is sent: CSR with integers as narrow as its values allow, so without loss."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from loadstone.codecs.compiled import compiled
 from loadstone.reading.minibatches import Rows
 
+MOST_OF_A_BYTE = 255
 NARROW_GENES = 2**16  # gene indices of fewer genes are sent as uint16
 
 
@@ -33,18 +35,22 @@ class Slab(NamedTuple):
         return Rows(self.data[first:last].astype(np.float32), self.indices[first:last].astype(np.int32), indptr)
 
 
-def slab(ids: np.ndarray, rows: Rows, n_genes: int) -> Slab:
-    """The rows in the narrowest form that holds their values exactly. ids: of the rows in the source, int64 (rows,)."""
-    indices = rows.indices
+def slab(ids: np.ndarray, rows: Rows, n_genes: int, empty: Callable[[int, type], np.ndarray] = np.empty) -> Slab:
+    """The rows in the narrowest form that holds their values exactly.
+
+    ids: of the rows in the source, int64 (rows,). empty: allocates an array of this length and dtype.
+    """
+    indices, data = rows.indices, rows.data
     if n_genes <= NARROW_GENES:
-        indices = np.empty(len(rows.indices), np.uint16)
+        indices = empty(len(indices), np.uint16)
         _narrow(rows.indices, indices)
-    data = rows.data
-    for dtype in (np.uint8, np.uint16):
-        narrow = np.empty(len(rows.data), dtype)
-        if _narrow_exactly(rows.data, narrow, np.float32(np.iinfo(dtype).max)):
-            data = narrow
-            break
+    counts = empty(len(data), np.uint16)
+    most = _as_counts(data.view(np.uint32), data, counts)
+    if 0 <= most <= MOST_OF_A_BYTE:
+        data = empty(len(data), np.uint8)
+        _narrow(counts, data)
+    elif most >= 0:
+        data = counts
     return Slab(ids, rows.indptr, indices, data)
 
 
@@ -55,16 +61,22 @@ def _narrow(values, narrow):
 
 
 @compiled
-def _narrow_exactly(values, narrow, most):
-    """Writes the values to `narrow`. Returns whether none was changed; the sign of zero counts as well."""
+def _as_counts(bits, values, counts):
+    """Writes the values to `counts`, uint16. Returns at least their most; -1 if they are not whole numbers that fit.
+
+    bits: the same memory as uint32. Those of floats from 0 to 65,535 are ascending, and those of negative ones, of
+    -0.0 and of NaN are larger, so one comparison without branches tells which fit.
+    """
+    largest = np.float32(65_535).view(np.uint32)
+    most = np.uint32(0)
     for start in range(0, len(values), 4_096):
-        wrong = 0
+        wrong = np.uint32(0)
         for i in range(start, min(start + 4_096, len(values))):
-            value = values[i]
-            fits = value >= 0 and value <= most
-            whole = np.int32(value) if fits else np.int32(0)
-            narrow[i] = whole
-            wrong += not (fits and np.float32(whole) == value and (value != 0 or not np.signbit(value)))
+            fits = bits[i] <= largest
+            whole = np.int32(values[i] if fits else np.float32(0))
+            counts[i] = whole
+            most |= np.uint32(whole)
+            wrong |= np.uint32(not fits) | np.uint32(np.float32(whole) != values[i])
         if wrong:
-            return False
-    return True
+            return np.int64(-1)
+    return np.int64(most)

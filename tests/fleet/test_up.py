@@ -21,7 +21,7 @@ from tests.tiny import N
 def up(*arguments: str) -> Iterator[str]:
     """Producers of this command line, which are ended by SIGINT. Yields the address that the command prints."""
     command = [sys.executable, "-m", "loadstone.fleet", "up", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=fresh_environment(""), stdout=subprocess.PIPE, text=True) as process:
         try:
             (address,) = re.findall(r"RAY_ADDRESS=(\S+)", process.stdout.readline())
             children = psutil.Process(process.pid).children(recursive=True)
@@ -32,9 +32,14 @@ def up(*arguments: str) -> Iterator[str]:
     until(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children))
 
 
+def fresh_environment(address: str) -> dict[str, str]:
+    """What a new terminal would have: without what Ray has set in this process."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")} | {"RAY_ADDRESS": address}
+
+
 def consume(folder: Path, address: str) -> None:
     code = CONSUMER + "print(len({row for batch in dataset for row in batch['rows'].tolist()}))"
-    environment = os.environ | {"RAY_ADDRESS": address}
+    environment = fresh_environment(address)
     command = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
