@@ -4,10 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from harness.machine.host import ROOT
 from tests.tiny import N
 
 
+@pytest.mark.slow
 def test_every_cell_comes_once_if_a_node_is_removed(tiny_folder: Path) -> None:
     command = [sys.executable, "-m", "tests.fleet.nodes", str(tiny_folder), str(N)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)

@@ -49,13 +49,3 @@ def consume(folder: Path, address: str) -> None:
 def test_producers_of_a_machine_serve_another_process_and_end_by_an_interrupt(tiny_folder: Path) -> None:
     with up("--producers", "2", "--memory", "0.2") as address:
         consume(tiny_folder, address)
-
-
-def test_producers_join_a_cluster_by_its_address(tiny_folder: Path, ray_cluster: str) -> None:
-    from loadstone.fleet import cluster
-
-    with up("--producers", "2", "--address", ray_cluster) as address:
-        assert address == ray_cluster
-        assert len(cluster.find()) == 2
-        consume(tiny_folder, address)
-    until(lambda: not cluster.find())
