@@ -9,12 +9,13 @@ import hashlib
 import json
 import os
 import random
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -60,11 +61,33 @@ class Bucket:
         self.folder, self.behaviour, self.counters = folder.resolve(), behaviour, Counters()
         self.random = random.Random(behaviour.seed)
         self.link_free_at = 0.0
+        self.open: dict[str, Entry] = {}
 
-    def path(self, key: str) -> Path | None:
-        """The file of a key; None if there is none below the folder."""
-        path = (self.folder / key).resolve()
-        return path if path.is_file() and path.is_relative_to(self.folder) else None
+    def entry(self, key: str) -> "Entry | None":
+        """The object of a key, as its file is now; None if there is no such file below the folder."""
+        known = self.open.get(key)
+        path = known.path if known else (self.folder / key).resolve()
+        if not known and not (path.is_file() and path.is_relative_to(self.folder)):
+            return None
+        try:
+            status = os.stat(path)
+            if known and known.status[:9] == status[:9] and known.status.st_mtime_ns == status.st_mtime_ns:
+                return known
+            self.forget(key)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            fd = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            self.forget(key)
+            return None
+        modified = formatdate(status.st_mtime, usegmt=True)
+        about = f"ETag: {etag(path)}\r\nLast-Modified: {modified}\r\nAccept-Ranges: bytes\r\n"
+        self.open[key] = Entry(path, status, fd, etag(path), about)
+        return self.open[key]
+
+    def forget(self, key: str) -> None:
+        if known := self.open.pop(key, None):
+            os.close(known.fd)
 
     def fault(self) -> str | None:
         draw = self.random.random()
@@ -74,6 +97,16 @@ class Bucket:
                 return name
             draw -= probability
         return None
+
+
+class Entry(NamedTuple):
+    """An object. status, fd: of its file. about: the headers that every answer about it has."""
+
+    path: Path
+    status: os.stat_result
+    fd: int
+    tag: str
+    about: str
 
 
 def etag(path: Path) -> str:
@@ -148,10 +181,10 @@ class Connection(asyncio.Protocol):
             self.answer("200 OK", listing(self.bucket.folder, parse_qs(parts.query)), "application/xml")
         elif method not in ("GET", "HEAD"):
             self.answer("405 Method Not Allowed", b"")
-        elif (path := self.bucket.path(key)) is None:
+        elif (entry := self.bucket.entry(key)) is None:
             self.answer("404 Not Found", b"<Error><Code>NoSuchKey</Code></Error>", head=method == "HEAD")
         else:
-            await self.object(method, path, headers, fault)
+            await self.object(method, entry, headers, fault)
 
     def put(self, key: str, body: bytes) -> None:
         path = (self.bucket.folder / key).resolve()
@@ -164,11 +197,8 @@ class Connection(asyncio.Protocol):
         aside.rename(path)
         self.answer("200 OK", b"", more=f"ETag: {etag(path)}\r\n")
 
-    async def object(self, method: str, path: Path, headers: Mapping[str, str], fault: str | None) -> None:
-        size, tag = path.stat().st_size, etag(path)
-        about = (
-            f"ETag: {tag}\r\nLast-Modified: {formatdate(path.stat().st_mtime, usegmt=True)}\r\nAccept-Ranges: bytes\r\n"
-        )
+    async def object(self, method: str, entry: Entry, headers: Mapping[str, str], fault: str | None) -> None:
+        size, tag, about = entry.status.st_size, entry.tag, entry.about
         if headers.get("if-match", tag) not in (tag, "*"):
             self.answer("412 Precondition Failed", b"", head=method == "HEAD")
             return
@@ -186,34 +216,29 @@ class Connection(asyncio.Protocol):
         head = f"HTTP/1.1 {status}\r\nContent-Length: {stop - start}\r\n{about}\r\n".encode()
         self.transport.write(head)
         if method == "GET":
-            await self.body(path, start, stop, cut=fault == "cut")
+            await self.body(entry.fd, start, stop, cut=fault == "cut")
 
-    async def body(self, path: Path, start: int, stop: int, cut: bool) -> None:
+    async def body(self, fd: int, start: int, stop: int, cut: bool) -> None:
         """Writes bytes of a file, no faster than the connection and the link allow. cut: ends in the middle."""
         loop, behaviour = asyncio.get_running_loop(), self.bucket.behaviour
         free_at = loop.time()
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            for place in range(start, stop, PIECE):
-                piece = os.pread(fd, min(PIECE, stop - place), place)
-                if cut and place + PIECE >= (start + stop) // 2:
-                    self.transport.write(piece[: len(piece) // 2])
-                    self.transport.close()
-                    return
-                await self.can_write.wait()
-                self.transport.write(piece)
-                self.bucket.counters.bytes += len(piece)
-                if behaviour.connection_bytes_per_s:
-                    free_at = max(free_at, loop.time()) + len(piece) / behaviour.connection_bytes_per_s
-                if behaviour.link_bytes_per_s:
-                    self.bucket.link_free_at = (
-                        max(self.bucket.link_free_at, loop.time()) + len(piece) / behaviour.link_bytes_per_s
-                    )
-                wait = max(free_at, self.bucket.link_free_at) - loop.time()
-                if wait > 0:
-                    await asyncio.sleep(wait)
-        finally:
-            os.close(fd)
+        for place in range(start, stop, PIECE):
+            piece = os.pread(fd, min(PIECE, stop - place), place)
+            if cut and place + PIECE >= (start + stop) // 2:
+                self.transport.write(piece[: len(piece) // 2])
+                self.transport.close()
+                return
+            await self.can_write.wait()
+            self.transport.write(piece)
+            self.bucket.counters.bytes += len(piece)
+            if behaviour.connection_bytes_per_s:
+                free_at = max(free_at, loop.time()) + len(piece) / behaviour.connection_bytes_per_s
+            if behaviour.link_bytes_per_s:
+                link_free_at = max(self.bucket.link_free_at, loop.time())
+                self.bucket.link_free_at = link_free_at + len(piece) / behaviour.link_bytes_per_s
+            wait = max(free_at, self.bucket.link_free_at) - loop.time()
+            if wait > 0:
+                await asyncio.sleep(wait)
 
     def answer(self, status: str, body: bytes, kind: str = "text/plain", head: bool = False, more: str = "") -> None:
         about = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode()

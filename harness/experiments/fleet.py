@@ -2,9 +2,9 @@
 
     python -m harness.experiments.fleet DATASET [ROUNDS]
 
-It prints the tables of docs/scale-out.md. All read the same cells from the page cache: blocks of BLOCK, minibatches of
-BATCH, fetches of FETCH minibatches. A rate is that of FETCHES fetches, after as many that are not counted. A table shows
-the median of the rounds and their range; the settings alternate within a round. A producer decodes with one thread.
+It prints the tables of docs/scale-out.md. All read the same cells from the page cache: blocks of BLOCK, minibatches
+of BATCH, fetches of FETCH minibatches. A rate is that of FETCHES fetches, after as many that are not counted. A table
+shows the median of the rounds and their range; the settings alternate in a round. A producer decodes with one thread.
 """
 
 import os

@@ -45,7 +45,7 @@ def slab(ids: np.ndarray, rows: Rows, n_genes: int, empty: Callable[[int, type],
         indices = empty(len(indices), np.uint16)
         _narrow(rows.indices, indices)
     counts = empty(len(data), np.uint16)
-    most = _as_counts(data.view(np.uint32), data, counts)
+    most = _as_counts(data, data.view(np.int32), counts)
     if 0 <= most <= MOST_OF_A_BYTE:
         data = empty(len(data), np.uint8)
         _narrow(counts, data)
@@ -61,22 +61,22 @@ def _narrow(values, narrow):
 
 
 @compiled
-def _as_counts(bits, values, counts):
+def _as_counts(values, signs, counts):
     """Writes the values to `counts`, uint16. Returns at least their most; -1 if they are not whole numbers that fit.
 
-    bits: the same memory as uint32. Those of floats from 0 to 65,535 are ascending, and those of negative ones, of
-    -0.0 and of NaN are larger, so one comparison without branches tells which fit.
+    signs: the same memory as int32, of which those of negative values and of -0.0 are negative. Without branches, and
+    with unsigned indices, which need no code for wraparound, the inner loop is vectorized.
     """
-    largest = np.float32(65_535).view(np.uint32)
-    most = np.uint32(0)
+    most = np.int32(0)
     for start in range(0, len(values), 4_096):
-        wrong = np.uint32(0)
-        for i in range(start, min(start + 4_096, len(values))):
-            fits = bits[i] <= largest
-            whole = np.int32(values[i] if fits else np.float32(0))
-            counts[i] = whole
-            most |= np.uint32(whole)
-            wrong |= np.uint32(not fits) | np.uint32(np.float32(whole) != values[i])
+        n = np.uint64(min(4_096, len(values) - start))
+        value, sign, count = values[start:], signs[start:], counts[start:]
+        wrong = np.int32(0)
+        for i in range(n):
+            whole = np.int32(min(max(value[i], np.float32(0)), np.float32(65_535)))
+            count[i] = whole
+            most |= whole
+            wrong |= np.int32(np.float32(whole) != value[i]) | np.int32(sign[i] < 0)
         if wrong:
             return np.int64(-1)
     return np.int64(most)
