@@ -42,6 +42,7 @@ def test_the_program_for_one_machine(tiny_folder: Path, program: Path) -> None:
         train(tiny_folder, program, address, command(ONE_MACHINE, "torchrun"))
 
 
+@pytest.mark.slow
 def test_the_program_for_a_cluster(tiny_folder: Path, program: Path, ray_cluster: str) -> None:
     arguments = [ray_cluster if each == "HEAD:6379" else each for each in command(CLUSTER, "up")]
     with up(*arguments) as address:
