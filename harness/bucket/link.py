@@ -1,7 +1,8 @@
 """A link of limited rate to a server on this machine: a network namespace with a token bucket filter.
 
 Traffic over the loopback interface could not be limited. Only root can make a namespace; without it the server limits
-its own rate. The kernel here cannot delay packets, so the server waits itself before each answer.
+its own rate. The kernel here cannot delay packets, so the server waits itself before each answer. No packet is lost: one
+that was would be sent again after 200 ms, and a fetch of a hundred answers would wait for the last of them.
 """
 
 import os
@@ -16,7 +17,7 @@ from typing import NamedTuple
 NETWORKS = list(ip_network("198.18.0.0/15").subnets(new_prefix=30))
 """Networks of two addresses each, in the range that is reserved for measurements of networks (RFC 2544)."""
 BURST_BYTES = 1 << 18
-QUEUE_MS = 50  # of data in the queue, at the rate of the link; what comes then is dropped, and sent again
+QUEUE_BYTES = 1 << 26  # as much as many connections have under way, so that the link is slow, and loses nothing
 
 
 class Link(NamedTuple):
@@ -53,7 +54,7 @@ def link(mbps: float | None) -> Iterator[Link]:
         _run(*within, "ip", "address", "add", f"{server}/30", "dev", inside)
         _run(*within, "ip", "link", "set", inside, "up")
         if mbps:
-            rate = ("rate", f"{mbps:g}mbit", "burst", str(BURST_BYTES), "latency", f"{QUEUE_MS}ms")
+            rate = ("rate", f"{mbps:g}mbit", "burst", str(BURST_BYTES), "limit", str(QUEUE_BYTES))
             _run(*within, "tc", "qdisc", "add", "dev", inside, "root", "tbf", *rate)
         yield Link(server, within)
     finally:
