@@ -1,8 +1,8 @@
 """A link of limited rate to a server on this machine: a network namespace with a token bucket filter.
 
 Traffic over the loopback interface could not be limited. Only root can make a namespace; without it the server limits
-its own rate. The kernel here cannot delay packets, so the server waits itself before each answer. No packet is lost: one
-that was would be sent again after 200 ms, and a fetch of a hundred answers would wait for the last of them.
+its own rate. The kernel here cannot delay packets, so the server waits itself before each answer. No packet is lost:
+one that was would be sent again after 200 ms, and a fetch of a hundred answers would wait for the last of them.
 """
 
 import os
