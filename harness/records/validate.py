@@ -62,9 +62,12 @@ def of_measurement(m: Measurement) -> list[str]:
     reasons = []
     if m.seconds < m.timing.measure_s and m.condition.cache != "first":
         reasons.append(f"its window of {m.seconds:g} s is shorter than the {m.timing.measure_s:g} s asked for")
-    if m.condition.cache != "warm" and (m.resident_before or 0) > COLD_AT_MOST:
-        reasons.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")
     limits = m.provenance.get("limits") or {}
+    is_bucket = m.condition.ttfb_ms is not None  # it serves from memory
+    if is_bucket and (limits.get("bucket", {}).get("ttfb_ms") != m.condition.ttfb_ms or not m.received_bytes):
+        reasons.append("it was to read from a bucket, and nothing says that it did")
+    if m.condition.cache != "warm" and not is_bucket and (m.resident_before or 0) > COLD_AT_MOST:
+        reasons.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")
     if m.condition.cache == "bounded" and not (m.provenance.get("bound") or limits.get("memory_bytes")):
         reasons.append("it was to be bounded, and nothing says by what")
     if m.condition.disk and limits.get("disk") != m.condition.disk:

@@ -32,6 +32,7 @@ VALID = Measurement(
     provenance=FACTS,
 )
 FIRST = Condition(dataset="d", loader="native", cache="first")
+BUCKET = replace(FIRST, ttfb_ms=30.0)
 STORE = Conversion(dataset="d", loader="slaf", store="slaf/1", status="ok", seconds=3.0, provenance=FACTS)
 
 
@@ -133,3 +134,11 @@ def test_a_line_that_was_removed_is_reported(tmp_path: Path) -> None:
     path.write_text(path.read_text() + whole)
     ((_, _, reason),) = [problem for problem in problems(tmp_path) if problem[1] == 0]
     assert "1 of its lines were removed or changed (commit " in reason
+
+
+def test_a_bucket_serves_from_memory_and_has_to_have_served() -> None:
+    served = {"received_bytes": 9, "provenance": FACTS | {"limits": {"bucket": {"ttfb_ms": 30.0}}}}
+    assert of_measurement(replace(VALID, condition=BUCKET, **served)) == []
+    for without in ({"received_bytes": 0}, {"provenance": FACTS}):
+        m = replace(VALID, condition=BUCKET, **(served | without))
+        assert of_measurement(m) == ["it was to read from a bucket, and nothing says that it did"]
