@@ -31,7 +31,7 @@ ALLOWED = {
     "harness.records": {"harness.condition", "harness.errors", "loaders"},
     "harness.run": {*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "loaders"},
     "harness.experiments": {
-        *(*DESCRIBE, "harness.data", "harness.machine", "harness.records", "harness.run"),
+        *(*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "harness.run"),
         *("loaders", "loadstone"),
     },
     "harness.suite": {
