@@ -1,5 +1,6 @@
 """Shared fixtures: a Ray cluster of this machine, its producers, and a view of its object store."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ def producers(ray_cluster: str) -> Iterator[Callable[[int], list]]:
         assert cluster.running(started, 120) == n
         return started
 
+    gc.collect()  # Ray's error for a lost producer and what had asked it are in a cycle of references
     until(lambda: not cluster.find())
     yield start
     for actor in actors:

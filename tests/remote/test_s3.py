@@ -58,7 +58,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
     with open(folder / "log", "wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
-        until(lambda: answers(ports["s3"]) and answers(ports["filer"]), 60)
+        until(lambda: answers(ports["s3"]) and answers(ports["filer"]), 180)
         service = {"endpoint": f"http://127.0.0.1:{ports['s3']}", "region": "us-east-1", "allow_http": True, **KEYS}
         store = S3Store("cells", config={n: v for n, v in service.items() if n != "allow_http"},
                         client_options={"allow_http": True})  # fmt: skip
@@ -71,32 +71,36 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
             return True
 
         _make_bucket(service["endpoint"])
-        until(is_ready, 60)
+        until(is_ready, 180)
         for path in tiny.write(folder / "set").iterdir():
             put(store, f"below/{path.name}", path.read_bytes())
         yield service
     finally:
-        server.terminate()
+        server.kill()  # asked to end, it takes half a minute
         server.wait()
 
 
 def _make_bucket(endpoint: str) -> None:
     import boto3
+    from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 
     client = boto3.client(
         "s3", endpoint_url=endpoint, region_name="us-east-1",
         aws_access_key_id=KEYS["access_key_id"], aws_secret_access_key=KEYS["secret_access_key"],
+        config=Config(connect_timeout=2, read_timeout=5, retries={"total_max_attempts": 1}),
     )  # fmt: skip
 
     def made() -> bool:
         try:
             client.create_bucket(Bucket="cells")
-        except (BotoCoreError, ClientError):
+        except ClientError as error:  # an answer that came too late to an earlier request made it too
+            return error.response["Error"]["Code"].startswith("BucketAlready")
+        except BotoCoreError:
             return False
         return True
 
-    until(made, 60)
+    until(made, 180)
 
 
 URLS = [f"s3://cells/below/part{i}.h5ad" for i in range(len(tiny.LENGTHS))]
