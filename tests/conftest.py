@@ -35,6 +35,17 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps together, in one process, the tests that share what is slow to make: a loader's store, a cluster, a server."""
+    for item in items:
+        folder, file = item.path.parent.name, item.path.stem
+        loader = getattr(item, "callspec", None) and item.callspec.params.get("name")
+        if file == "test_contract" and loader:
+            item.add_marker(pytest.mark.xdist_group(loader))
+        elif folder == "fleet" or file in ("test_s3", "test_fuzz"):
+            item.add_marker(pytest.mark.xdist_group(folder if folder == "fleet" else file))
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write(tmp_path_factory.mktemp("tiny") / "tiny")

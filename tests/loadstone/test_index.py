@@ -88,24 +88,30 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path: Path, paths: l
         rows_of(paths, tmp_path / "index")
 
 
-@settings(max_examples=200, deadline=None)
-@given(data=st.data())
-def test_a_damaged_index_is_not_used(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Cut at any place, or with any byte changed: the rows are right, and the index is whole again."""
-    folder = tmp_path_factory.mktemp("damaged", numbered=True)
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    """(the index of one file of a few cells, that file)"""
+    folder = tmp_path_factory.mktemp("indexed")
     paths = sorted(tiny.write(folder / "set").iterdir())[1:2]
-    truth = tiny.truth()[tiny.LENGTHS[0] : sum(tiny.LENGTHS[:2])]
     rows_of(paths, folder / "index")
     (kept,) = (folder / "index").iterdir()
+    return kept, paths
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_damaged_index_is_not_used(indexed: tuple[Path, list[Path]], data: st.DataObject) -> None:
+    """Cut at any place, or with any byte changed: the rows are right, and the index is whole again."""
+    kept, paths = indexed
+    truth = tiny.truth()[tiny.LENGTHS[0] : sum(tiny.LENGTHS[:2])]
     whole = kept.read_bytes()
     place = data.draw(st.integers(0, len(whole) - 1))
     if data.draw(st.booleans()):
         kept.write_bytes(whole[:place])
     else:
         kept.write_bytes(whole[:place] + bytes([whole[place] ^ data.draw(st.integers(1, 255))]) + whole[place + 1 :])
-    np.testing.assert_array_equal(rows_of(paths, folder / "index"), truth)
-    np.testing.assert_array_equal(without_hdf5(paths, folder / "index"), truth)
-    shutil.rmtree(folder)
+    np.testing.assert_array_equal(rows_of(paths, kept.parent), truth)
+    np.testing.assert_array_equal(without_hdf5(paths, kept.parent), truth)
 
 
 @pytest.mark.parametrize(
