@@ -210,6 +210,12 @@ def test_claims_hold_or_are_declared_broken(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         claims = outcome(tiny_set, condition)
+        if "seeded" in broken:  # then it may keep by chance what it breaks as a rule
+            for _ in range(4):
+                if not any(claims.get(claim) for claim in broken):
+                    break
+                two_epochs.cache_clear()
+                claims = {claim: holds and claims.get(claim, False) for claim, holds in outcome(tiny_set, condition).items()}
     assert {claim: holds for claim, holds in claims.items() if holds == (claim in broken)} == {}
 
 
