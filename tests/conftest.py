@@ -36,7 +36,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps together, in one process, the tests that share what is slow to make: a loader's store, a cluster, a server."""
+    """Keeps in one process the tests that share what is slow to make: a loader's store, a cluster, a server."""
     for item in items:
         folder, file = item.path.parent.name, item.path.stem
         loader = getattr(item, "callspec", None) and item.callspec.params.get("name")

@@ -215,7 +215,9 @@ def test_claims_hold_or_are_declared_broken(
                 if not any(claims.get(claim) for claim in broken):
                     break
                 two_epochs.cache_clear()
-                claims = {claim: holds and claims.get(claim, False) for claim, holds in outcome(tiny_set, condition).items()}
+                claims = {
+                    claim: holds and claims.get(claim, False) for claim, holds in outcome(tiny_set, condition).items()
+                }
     assert {claim: holds for claim, holds in claims.items() if holds == (claim in broken)} == {}
 
 
