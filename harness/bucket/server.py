@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 
 PIECE = 1 << 16  # bytes that are written at a time
 COUNTERS = "/-/counters"
-FAULTS = ("unavailable", "short", "cut", "reset", "stalled")
+FAULTS = ("unavailable", "short", "cut", "reset", "stalled", "refused")
 MOST_HEADER = 1 << 16  # bytes
 STALL_S = 3_600.0
 
@@ -34,7 +34,8 @@ class Behaviour:
     connection; None: no limit. link_bytes_per_s: the rate of all connections together; None: no limit.
     faults: the probability of each fault, by its name in FAULTS, and `seed` of their draw. "unavailable": status 503.
     "short": an answer with fewer bytes than asked for, as after the end of an object. "cut": the connection ends within
-    an answer. "reset": the connection is reset before the answer. "stalled": the answer never comes.
+    an answer. "reset": the connection is reset before the answer. "stalled": the answer never comes. "refused": status
+    400, as for a wrong region.
     """
 
     ttfb_s: float = 0.0
@@ -169,6 +170,8 @@ class Connection(asyncio.Protocol):
                 self.transport.abort()
             elif fault == "unavailable":
                 self.answer("503 Slow Down", b"<Error><Code>SlowDown</Code></Error>")
+            elif fault == "refused":
+                self.answer("400 Bad Request", b"<Error><Code>AuthorizationHeaderMalformed</Code></Error>")
             else:
                 await self.respond(method, target, headers, body, fault)
 

@@ -1,8 +1,9 @@
 """Objects in object storage: ranges of their bytes, read whole or not at all."""
 
 import random
+import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from loadstone.remote.urls import Storage, open_store, parent, redacted
 CONNECTIONS = 64  # at most, at the same time
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0  # between two tries; each is twice as long as the one before
 PATIENCE_S = 60.0  # after which a range is not tried again
+FINAL = re.compile(r"status code: 4(?!08|29)\d\d|redirect")
+"""In the message of an answer that another try will not change: other than "time-out" and "too many requests"."""
 
 
 class Object(NamedTuple):
@@ -33,9 +36,8 @@ class Object(NamedTuple):
     def get(self, place: int, size: int) -> Any:
         """`size` bytes at offset `place`, in a buffer of obstore.
 
-        Requests that fail, are reset, time out or bring too few bytes are made again, after longer and longer pauses,
-        for PATIENCE_S. Raises OSError that names the object and the range: after that time, if access is denied, or if
-        the object has changed since it was opened.
+        Raises OSError that names the object and the range: see `_tried`, and if the object has changed since it was
+        opened.
         """
         from obstore import get
         from obstore.exceptions import PreconditionError
@@ -43,30 +45,21 @@ class Object(NamedTuple):
         options: Any = {"range": (place, place + size)}
         if self.etag and not self.etag.startswith("W/"):  # a weak ETag never matches a condition
             options["if_match"] = self.etag
-        start, tries = time.monotonic(), 0
-        pauses = _pauses()
-        while True:
-            tries += 1
-            with explained(f"{self.url}, bytes {place:,} to {place + size:,},"):
-                try:
-                    answer = get(self.store, self.key, options=options)
-                    if (answer.meta["e_tag"] or "") != self.etag or answer.meta["size"] != self.size:
-                        raise OSError(f"{self.url} has changed since it was opened; open it again")
-                    data = answer.bytes()
-                    if len(data) == size:
-                        return data
-                    problem = f"{len(data):,} bytes came"
-                except PreconditionError as error:
-                    raise OSError(f"{self.url} has changed since it was opened; open it again") from error
-                except _passing() as error:
-                    problem = redacted(error)
-            pause, passed = next(pauses), time.monotonic() - start
-            if passed + pause > PATIENCE_S:
-                raise OSError(
-                    f"{self.url}, bytes {place:,} to {place + size:,}, cannot be read: {problem} "
-                    f"({tries} tries in {passed:.0f} s)"
-                )
-            time.sleep(pause)
+
+        def whole() -> Any:
+            try:
+                answer = get(self.store, self.key, options=options)
+                is_same = (answer.meta["e_tag"] or "", answer.meta["size"]) == (self.etag, self.size)
+            except PreconditionError:
+                is_same = False
+            if not is_same:
+                raise OSError(f"{self.url} has changed since it was opened; open it again")
+            data = answer.bytes()
+            if len(data) != size:
+                raise _Short(f"{len(data):,} bytes came")
+            return data
+
+        return _tried(f"{self.url}, bytes {place:,} to {place + size:,},", whole)
 
 
 def open_objects(urls: Sequence[str], storage: Storage) -> list[Object]:
@@ -86,17 +79,36 @@ def open_objects(urls: Sequence[str], storage: Storage) -> list[Object]:
 def _open(url: str, store: Any) -> Object:
     from obstore import head
 
-    start, pauses = time.monotonic(), _pauses()
+    key = parent(url)[1]
+    meta = _tried(url, lambda: head(store, key))
+    return Object(url, store, key, meta["e_tag"] or "", meta["size"])
+
+
+class _Short(Exception):  # noqa: N818 - of one answer, not of the program
+    """Fewer bytes came than were asked for."""
+
+
+def _tried[T](what: str, request: Callable[[], T]) -> T:
+    """What `request` returns.
+
+    A request that fails, is reset, times out or is short is made again, after longer and longer pauses, for PATIENCE_S.
+    Raises OSError about `what` after that time, and at once if the server denies access or will never answer otherwise.
+    """
+    from obstore.exceptions import GenericError, JoinError
+
+    start, pauses, tries = time.monotonic(), _pauses(), 0
     while True:
-        with explained(url):
+        tries += 1
+        with explained(what):
             try:
-                meta = head(store, parent(url)[1])
-                return Object(url, store, parent(url)[1], meta["e_tag"] or "", meta["size"])
-            except _passing() as error:
+                return request()
+            except (GenericError, JoinError, _Short) as error:
                 problem = redacted(error)
-        pause = next(pauses)
-        if time.monotonic() - start + pause > PATIENCE_S:
-            raise OSError(f"{url} cannot be opened: {problem}")
+                if FINAL.search(problem):
+                    raise
+        pause, passed = next(pauses), time.monotonic() - start
+        if passed + pause > PATIENCE_S:
+            raise OSError(f"{what} cannot be read: {problem} ({tries} tries in {passed:.0f} s)")
         time.sleep(pause)
 
 
@@ -105,13 +117,6 @@ def _pauses() -> Iterator[float]:
     while True:
         yield pause * random.uniform(0.5, 1)  # so that many readers do not all come back at once
         pause = min(2 * pause, LONGEST_PAUSE_S)
-
-
-def _passing() -> tuple[type[BaseException], ...]:
-    """The errors of a request that may succeed when it is made again."""
-    from obstore.exceptions import GenericError, JoinError
-
-    return GenericError, JoinError
 
 
 @contextmanager

@@ -103,8 +103,15 @@ def test_a_server_that_is_overloaded_ends_in_one_error(
     rows_of(urls)
     monkeypatch.setattr(objects, "PATIENCE_S", 0.3)
     broken = urls_of(serve(folder, faults={"unavailable": 1.0}), folder)
-    with pytest.raises(OSError, match=r"s3://data/part\d.h5ad cannot be opened: .*503"):
+    with pytest.raises(OSError, match=r"s3://data/part\d.h5ad cannot be read: .*503"):
         rows_of(broken)
+
+
+def test_a_request_that_the_server_refuses_is_not_made_again(serve: Serve, folder: Path) -> None:
+    server = serve(folder, faults={"refused": 1.0})
+    with pytest.raises(OSError, match=r"s3://data/part\d.h5ad cannot be read: .*400"):
+        rows_of(urls_of(server, folder))
+    assert server.counters()["faults"]["refused"] <= len(tiny.LENGTHS)
 
 
 def test_an_object_that_changes_is_an_error_not_a_mixture(serve: Serve, folder: Path) -> None:
