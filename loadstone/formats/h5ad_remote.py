@@ -3,13 +3,14 @@
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from loadstone.formats import h5ad_index
+from loadstone.formats import genes, h5ad_index
 from loadstone.formats.h5ad_index import Csr
 from loadstone.formats.h5ad_matrix import csr_fields, stored_matrix
 from loadstone.reading.arrays import Through
@@ -17,7 +18,7 @@ from loadstone.reading.files import Files, describing
 from loadstone.reading.validate import one_line
 from loadstone.remote.folder import RemoteFolder
 from loadstone.remote.metadata import Metadata, in_rounds
-from loadstone.remote.objects import CONNECTIONS
+from loadstone.remote.objects import CONNECTIONS, Object
 from loadstone.remote.urls import Storage, is_url
 
 
@@ -52,7 +53,7 @@ def open_csr(
     by_number = dict(zip(missing, read, strict=True))
     opened = [by_number.get(i) or csr for i, csr in enumerate(found)]
     result = [csr for csr in opened if csr is not None]
-    _check_alike(urls, result)
+    _check_alike([files.objects[fd] for fd in fds], result, matrix)
     return result
 
 
@@ -95,12 +96,16 @@ def _expect(metadata: Metadata, places: np.ndarray, sizes: np.ndarray) -> None:
         metadata.want(place, size)
 
 
-def _check_alike(urls: Sequence[str], opened: Sequence[Csr]) -> None:
-    """ValueError if the matrices have different genes."""
-    for url, csr in zip(urls, opened, strict=True):
+def _check_alike(objects: Sequence[Object], opened: Sequence[Csr], matrix: str) -> None:
+    """ValueError if the matrices have different genes; it names the first object that differs, and the difference."""
+    for other, csr in zip(objects, opened, strict=True):
         if csr.n_genes != opened[0].n_genes:
             raise ValueError(
-                f"{urls[0]} and {url} differ in their number of genes: {opened[0].n_genes:,} and {csr.n_genes:,}"
+                f"{objects[0].url} and {other.url} differ in their number of genes: {opened[0].n_genes:,} and "
+                f"{csr.n_genes:,}"
             )
         if csr.genes != opened[0].genes:
-            raise ValueError(f"{urls[0]} and {url} differ in the names of their genes, or in their order")
+            with ExitStack() as stack:
+                files = [stack.enter_context(h5py.File(Metadata(each, waits=True), "r")) for each in (objects[0], other)]
+                genes.check_same(zip((objects[0].url, other.url), files, strict=True), matrix)
+            raise ValueError(f"{objects[0].url} and {other.url} differ in the bytes of the names of their genes")

@@ -169,7 +169,7 @@ def test_a_dense_matrix_has_to_be_copied(serve: Serve, tmp_path: Path) -> None:
 def test_other_genes_are_an_error(serve: Serve, folder: Path) -> None:
     with h5py.File(folder / "part1.h5ad", "a") as file:
         file["var/_index"][3] = "another"
-    with pytest.raises(ValueError, match=r"part0\.h5ad and .*part1\.h5ad differ in the names of their genes"):
+    with pytest.raises(ValueError, match=r"part0\.h5ad and .*part1\.h5ad differ in their genes: gene 3 is 'g3' in"):
         open_h5ad(urls_of(serve(folder), folder))
 
 
