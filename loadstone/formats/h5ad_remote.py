@@ -106,6 +106,6 @@ def _check_alike(objects: Sequence[Object], opened: Sequence[Csr], matrix: str) 
             )
         if csr.genes != opened[0].genes:
             with ExitStack() as stack:
-                files = [stack.enter_context(h5py.File(Metadata(each, waits=True), "r")) for each in (objects[0], other)]
-                genes.check_same(zip((objects[0].url, other.url), files, strict=True), matrix)
+                two = [(each.url, Metadata(each, waits=True)) for each in (objects[0], other)]
+                genes.check_same([(url, stack.enter_context(h5py.File(file, "r"))) for url, file in two], matrix)
             raise ValueError(f"{objects[0].url} and {other.url} differ in the bytes of the names of their genes")

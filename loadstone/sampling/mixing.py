@@ -93,7 +93,7 @@ def longest_block(
 
 def _labels(codes: np.ndarray) -> np.ndarray:
     """The codes from 1 on, int64, and 0 for a missing label."""
-    return np.maximum(codes, -1).astype(np.int64) + 1
+    return np.maximum(codes.astype(np.int64), -1) + 1
 
 
 def _share_log2(n: np.ndarray, m: int) -> np.ndarray:

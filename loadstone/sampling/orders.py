@@ -149,6 +149,7 @@ def balanced(codes: np.ndarray) -> np.ndarray:
 
     codes: the class of each row, integers, (rows,). Rows with a code below 0 belong to no class and have weight 0.
     """
+    codes = codes.astype(np.int64)  # of unsigned integers there is no -1
     counts = np.bincount(codes[codes >= 0])
     return np.append(1 / np.maximum(counts, 1), 0.0)[np.maximum(codes, -1)]
 

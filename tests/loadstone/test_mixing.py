@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from analysis.diversity import entropy
 from loadstone import BlockLoader, BlockShuffling, Indexed
 from loadstone.sampling.mixing import bits_short, expected_at_random, longest_block
-from loadstone.sampling.orders import BlockShuffled, Streamed
+from loadstone.sampling.orders import BlockShuffled, Streamed, balanced
 
 BATCH, FETCH = 64, 64 * 64
 N = 100_000
@@ -35,6 +35,14 @@ def test_bits_short_are_those_of_the_minibatches_of_the_order() -> None:
     short, error = bits_short(order, PLATES, BATCH)
     assert short == pytest.approx(entropy.random_ideal(PLATES, BATCH) - mean, abs=1e-9)
     assert 0 < error < 0.05
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u8", "i1"])
+def test_codes_of_every_integer_type_mean_the_same(dtype: str) -> None:
+    codes = np.array([0, 1, 1, 2, 2, 2] * 100)
+    order = BlockShuffled(len(codes), 60, 3, 0, 0)
+    assert bits_short(order, codes.astype(dtype), 6) == bits_short(order, codes, 6)
+    np.testing.assert_array_equal(balanced(codes.astype(dtype)), balanced(codes))
 
 
 def test_single_rows_are_not_short_and_a_stream_is_short_of_everything() -> None:
