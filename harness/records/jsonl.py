@@ -1,11 +1,15 @@
 """Files of records: each record is a line of JSON, which is appended and never rewritten."""
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from harness.errors import UserError
 from harness.records.base import Record, decode, encode
 from harness.records.measurement import Measurement
+
+_decoded = lru_cache(maxsize=None)(decode)
+"""A table reads the same lines for each of its claims. A line that was appended never changes."""
 
 
 def existing(folder: Path) -> Path:
@@ -25,7 +29,7 @@ def read[T: Record](path: Path, kind: type[T] = Measurement) -> list[T]:
     records = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            records.append(decode(kind, line.decode()))
+            records.append(_decoded(kind, line.decode()))
         except (ValueError, KeyError) as error:
             raise UserError(
                 f"{path}, line {number} is not a {kind.__name__.lower()} ({error}). Nothing was changed; "
