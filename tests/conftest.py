@@ -35,15 +35,17 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
+SLOW_TO_MAKE = ("ray_cluster", "storage", "planted", "finished")
+"""Fixtures that many tests share: a cluster, a server, the results of a fuzzer or of a benchmark."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps in one process the tests that share what is slow to make: a loader's store, a cluster, a server."""
+    """Keeps the tests that share what is slow to make in one process; those of a loader share its store."""
     for item in items:
-        folder, file = item.path.parent.name, item.path.stem
-        loader = getattr(item, "callspec", None) and item.callspec.params.get("name")
-        if file == "test_contract" and loader:
-            item.add_marker(pytest.mark.xdist_group(loader))
-        elif folder == "fleet" or file in ("test_s3", "test_fuzz"):
-            item.add_marker(pytest.mark.xdist_group(folder if folder == "fleet" else file))
+        shared = [name for name in SLOW_TO_MAKE if name in item.fixturenames]
+        loader = item.path.stem == "test_contract" and item.callspec.params.get("name")
+        if group := (shared or [loader])[0]:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from tests import toys
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+@pytest.mark.slow
 def test_the_json_report_lists_every_loader(harness: Run) -> None:
     done = harness("doctor", "--json")
     report = json.loads(done.stdout)
