@@ -23,7 +23,7 @@ EXTRAS ?= $(or $(shell cat .venv/.extras 2>/dev/null),all$(comma)dev)
 comma := ,
 STAMP = .venv/.setup-$(subst $(comma),-,$(EXTRAS))
 # Loaders that cannot be installed beside the others: each has its own environment in .venvs/ and its own lock.
-APART := cellarium
+APART := cellarium mosaic
 wanted := $(subst $(comma), ,$(EXTRAS))
 beside := $(filter-out $(APART),$(wanted))
 apart := $(if $(filter all,$(wanted)),$(APART),$(filter $(APART),$(wanted)))

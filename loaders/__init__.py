@@ -18,12 +18,14 @@ NAMES = {
     "native": "loaders.native:Native",
     "memmap": "loaders.memmap:MemMap",
     "huggingface": "loaders.huggingface:HuggingFace",
+    "huggingface_streaming": "loaders.huggingface_streaming:HuggingFaceStreaming",
     "bionemo": "loaders.bionemo:BioNeMo",
     "scdataset_huggingface": "loaders.scdataset:ScDatasetHuggingFace",
     "scdataset_bionemo": "loaders.scdataset:ScDatasetBioNeMo",
     "annbatch": "loaders.annbatch:AnnBatch",
     "annbatch_unshuffled": "loaders.annbatch:AnnBatchUnshuffled",
     "mapped": "loaders.mapped:Mapped",
+    "native_downloaded": "loaders.downloaded:NativeDownloaded",
     "native_zarr": "loaders.native:NativeZarr",
     "native_zarr_shuffled": "loaders.native:NativeZarrShuffled",
     "native_arrow": "loaders.native:NativeArrow",
@@ -31,6 +33,7 @@ NAMES = {
     "native_cellstream": "loaders.native:NativeCellStream",
     "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
     "cellarium": "loaders.cellarium:Cellarium",
+    "mosaic": "loaders.mosaic:Mosaic",
     "slaf": "loaders.slaf:Slaf",
     "cellstream": "loaders.cellstream:CellStream",
 }
@@ -51,6 +54,11 @@ def load(location: str) -> type[Loader]:
 def holds_all(name: str) -> bool:
     """Whether the loader holds all cells in memory while it is open, so that it cannot read an atlas."""
     return getattr(get(name), "in_memory", False)
+
+
+def keeps_copies(name: str) -> bool:
+    """Whether the loader keeps what it reads from a bucket in files, so that it may later read them alone."""
+    return getattr(get(name), "keeps_copies", False)
 
 
 def unavailable(name: str) -> str | None:

@@ -88,7 +88,7 @@ class HuggingFace:
             generator=self.generator,
             num_workers=condition.workers,
             prefetch_factor=knobs["prefetch_factor"] if condition.workers else None,
-            collate_fn=partial(_batch, dataset.n_genes, self.iterable),
+            collate_fn=partial(minibatch, dataset.n_genes, self.iterable),
         )
 
     def epoch(self, index: int) -> Iterator[Batch]:
@@ -116,7 +116,7 @@ class _Ranges:
         return (range(start, min(start + self.size, self.n)) for start in range(0, self.n, self.size))
 
 
-def _batch(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
+def minibatch(n_genes: int, one_row: bool, table) -> tuple[csr_matrix, np.ndarray | None]:
     """(CSR matrix, row ids) of a minibatch; the row ids are None if the table has no column "row".
 
     table: a pyarrow table with one row per cell. With `one_row` (the iterable data set): a table with a single row,

@@ -42,6 +42,7 @@ def environment(endpoint: str) -> dict[str, str]:
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ENDPOINT": endpoint,  # of Lance and obstore
+        "S3_ENDPOINT_URL": endpoint,  # of MosaicML's streaming
         "AWS_REGION": "us-east-1",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ACCESS_KEY_ID": "unused",

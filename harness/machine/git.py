@@ -7,7 +7,7 @@ from harness.machine.host import ROOT
 
 MEASURED = (
     "loadstone", "loaders", "harness/bucket", "harness/condition.py", "harness/machine", "harness/run",
-    "requirements.lock", "requirements-cellarium.lock",
+    "requirements.lock", "requirements-cellarium.lock", "requirements-mosaic.lock",
 )  # fmt: skip
 """The files that are measured, or that decide how: tables mix no rows of different states of them."""
 

@@ -54,6 +54,8 @@ def test_opening_and_the_first_minibatch_import_no_library(tiny_set: Dataset, na
     condition = condition_of(name)
     if declines(tiny_set, condition):
         condition = condition_of(name, order="stream")
+    if declines(tiny_set, condition):
+        pytest.skip("it needs a bucket")
     arguments = [tiny_set.paths[0].parent, store(tiny_set, name), json.dumps(condition.to_dict())]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False

@@ -33,6 +33,7 @@ DECLINES = {
     "reference": lambda c: c.workers,
     "stream": lambda c: c.workers or c.order == "random",
     **{name: lambda c: c.workers for name in loaders.NAMES if name.startswith("native")},
+    "native_downloaded": lambda c: True,  # without a bucket; test_downloaded.py has one
     "memmap": lambda c: c.workers,
     "annbatch": lambda c: c.workers,
     "annbatch_unshuffled": lambda c: c.workers,
@@ -40,7 +41,8 @@ DECLINES = {
     "tiledbsoma": lambda c: c.workers and c.output == "csr",
     "slaf": lambda c: c.workers or c.order == "stream",
     **{name: lambda c: False for name in loaders.NAMES if name.startswith("scdataset")},
-    **dict.fromkeys(("annloader", "huggingface", "bionemo", "mapped", "cellarium"), lambda c: False),
+    **dict.fromkeys(("annloader", "huggingface", "huggingface_streaming", "bionemo"), lambda c: False),
+    **dict.fromkeys(("mapped", "cellarium", "mosaic"), lambda c: False),
 }
 """The conditions that each loader has to decline; a loader that declines another condition fails its tests.
 
@@ -83,6 +85,15 @@ def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _no_wait_after_epochs() -> Iterator[None]:
+    """Removes the 5 s for which Hugging Face datasets waits after an epoch from Parquet files in random order."""
+    with pytest.MonkeyPatch.context() as patch:
+        if find_spec("datasets"):
+            patch.setattr("datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN", 0)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _short_wait_for_workers() -> Iterator[None]:
     """Shortens the 5 s for which torch waits for each worker of an interrupted epoch.
 
@@ -105,7 +116,7 @@ def condition_of(name: str, **fields: object) -> Condition:
     chunks = BATCH * FETCH // BLOCK
     values = {"block_size": BLOCK, "fetch_factor": FETCH, "chunk_size": BLOCK, "preload_nchunks": chunks}
     values |= {"shuffle_chunk_size": BLOCK, "io_batch_size": BATCH * 20}  # each of its fetches takes 0.25 s
-    values["n_scanners"] = FETCH
+    values |= {"n_scanners": FETCH, "buffer_size": BATCH * FETCH}
     knobs = {knob: value for knob, value in values.items() if knob in loaders.get(name).knobs}
     return Condition(dataset="tiny", loader=name, batch_size=BATCH, knobs=tuple(knobs.items()), **fields)
 
