@@ -80,7 +80,8 @@ class HuggingFaceStreaming:
         self.condition, self.fetch_rows = condition, _group_rows(dataset)
         if condition.order == "random":
             cells = cells.shuffle(seed=condition.seed, buffer_size=buffer, max_buffer_input_shards=inputs)
-            self.fetch_rows = max(buffer // 2, min(inputs, _shards(dataset)) * self.fetch_rows)  # these are read at once
+            inputs = min(inputs, _shards(dataset))  # whose row groups begin, and end, at about the same time
+            self.fetch_rows = max(buffer // 2, inputs * self.fetch_rows)
         self.cells = cells.batch(condition.batch_size)
         self.loader = DataLoader(
             self.cells,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ class Mosaic:
         with MDSWriter(out=str(path), columns=columns, compression="zstd", size_limit=SHARD_BYTES) as writer:
             for first, (data, indices, indptr) in csr_slabs(dataset, SLAB):
                 genes = indices.astype(_of_genes(dataset))
-                for i, (start, stop) in enumerate(zip(indptr[:-1], indptr[1:], strict=True)):
+                for i, (start, stop) in enumerate(pairwise(indptr)):
                     parts = {"genes": genes[start:stop].tobytes(), "values": data[start:stop].tobytes()}
                     writer.write({"row": first + i} | parts)
                 progress(first + len(indptr) - 1)

@@ -106,7 +106,7 @@ class Loader(Protocol):
     objects: ClassVar[
         bool
     ]  # optional: True if it reads from `dataset.urls` or `dataset.url(path)`, if there is a bucket
-    keeps_copies: ClassVar[bool]  # optional: True if it keeps what it reads from a bucket in files, and reads these later
+    keeps_copies: ClassVar[bool]  # optional: True if it keeps what it reads from a bucket in files, to read them later
     in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; its ceiling is copying only
 
     @classmethod

@@ -76,7 +76,8 @@ def rates(folder: Path, grid: str, dataset: str | None = None, *, bucket: bool =
     """The data set, and the rate of each loader for each regime, disk and link: CSR in random order, the fastest first.
 
     A loader's setting is `frontier.best`; if none of its settings is admitted, that nearest to random, or the fastest
-    if no order was recorded. Loaders that hold all cells in memory are left out.
+    if no order was recorded. Loaders that hold all cells in memory are left out, and, of rows that read from a bucket,
+    those that may read their own copies instead.
 
     dataset: None stands for that of the newest record. bucket: rows that read from a bucket, instead of the others.
     Raises UserError if there is no such row.
@@ -94,6 +95,8 @@ def rates(folder: Path, grid: str, dataset: str | None = None, *, bucket: bool =
     frame, mixed = _tables(rows, folder, grid, dataset)
     frame = frame[(frame["output"] == "csr") & (frame["order"] == "random") & frame["cells_per_s"].notna()]
     frame = frame[~frame["loader"].map(loaders.holds_all).astype(bool)]
+    if bucket:
+        frame = frame[~frame["loader"].map(loaders.keeps_copies).astype(bool)]
     frame = frame.assign(link=[link(condition) for condition in frame["condition"]])
     found = []
     for _, part in frame.groupby(["cache", "disk", "link"], sort=False, dropna=False):

@@ -51,6 +51,7 @@ def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 
 
 def at_random(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table's rows in random order, without loaders that hold all cells in memory."""
+    """The table's rows in random order, without loaders that hold all cells in memory, or copies of a bucket."""
     rivals = ~frame["loader"].map(loaders.holds_all).astype(bool)
-    return frame[rivals & (frame["order"] == "random") & frame["cells_per_s"].notna()]
+    copies = frame["loader"].map(loaders.keeps_copies).astype(bool) & frame["disk"].str.startswith("bucket")
+    return frame[rivals & ~copies & (frame["order"] == "random") & frame["cells_per_s"].notna()]

@@ -180,11 +180,11 @@ def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
     inf: the row is not faster. nan: nothing was converted, or there is no loader to compare with.
 
     A row is compared with the fastest row of the same order, output, regime and disk whose loader reads the original
-    files and does not hold all cells in memory.
+    files where they are, and does not hold all cells in memory.
     """
-    rivals = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED and not loaders.holds_all(name)}
-    unconverted = frame[frame["loader"].isin(rivals)]
-    fastest = unconverted.groupby(["output", "order", "cache", "disk"])["cells_per_s"].max()
+    unconverted = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED}
+    rivals = {name for name in unconverted if not loaders.holds_all(name) and not loaders.keeps_copies(name)}
+    fastest = frame[frame["loader"].isin(rivals)].groupby(["output", "order", "cache", "disk"])["cells_per_s"].max()
     epochs = []
     for row in frame.to_dict("records"):
         rival = fastest.get((row["output"], row["order"], row["cache"], row["disk"]), np.nan)

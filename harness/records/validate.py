@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import loaders
 from harness.errors import UserError
 from harness.records import ceiling, conversion, cost, history, jsonl, training
 from harness.records.ceiling import Ceiling
@@ -64,7 +65,8 @@ def of_measurement(m: Measurement) -> list[str]:
         reasons.append(f"its window of {m.seconds:g} s is shorter than the {m.timing.measure_s:g} s asked for")
     limits = m.provenance.get("limits") or {}
     is_bucket = m.condition.ttfb_ms is not None  # it serves from memory
-    if is_bucket and (limits.get("bucket", {}).get("ttfb_ms") != m.condition.ttfb_ms or not m.received_bytes):
+    is_served = m.received_bytes or (m.received_bytes == 0 and loaders.keeps_copies(m.condition.loader))
+    if is_bucket and (limits.get("bucket", {}).get("ttfb_ms") != m.condition.ttfb_ms or not is_served):
         reasons.append("it was to read from a bucket, and nothing says that it did")
     if m.condition.cache != "warm" and not is_bucket and (m.resident_before or 0) > COLD_AT_MOST:
         reasons.append(f"{m.resident_before:.0%} of the store was in memory when a {m.condition.cache} condition began")

@@ -56,6 +56,17 @@ def test_equal_settings_are_compared_from_the_same_store(tmp_path: Path) -> None
     }
 
 
+def test_a_download_wins_no_comparison_of_ours(tmp_path: Path) -> None:
+    bucket = {"cache": "first", "ttfb_ms": 30.0}
+    record(tmp_path, "native", 100, BLOCKED, **bucket)
+    record(tmp_path, "native_downloaded", 900, BLOCKED, **bucket)
+    record(tmp_path, "scdataset", 300, BLOCKED, **bucket)
+    assert compared(tmp_path) == {
+        (EQUAL, "native", "scdataset", "lost"),
+        (UNCONVERTED_OURS, "native", "scdataset", "lost"),
+    }
+
+
 def test_of_an_unfinished_frontier_nothing_is_compared(tmp_path: Path) -> None:
     record(tmp_path, "native", 100, BLOCKED)
     record(tmp_path, "scdataset", 300, BLOCKED)

@@ -68,10 +68,11 @@ def test_values_that_were_not_measured_are_nan(tiny_set: Dataset, tmp_path: Path
 
 def test_a_conversion_is_compared_with_the_fastest_loader_that_needs_none() -> None:
     rates = [("native", "first", 100.0, np.nan), ("memmap", "first", 200.0, 100.0), ("bionemo", "first", 50.0, 100.0)]
+    rates += [("native_downloaded", "first", 900.0, np.nan)]  # not the time of its download
     rows = [*rates, ("annloader", "first", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
     frame = summary.pd.DataFrame(rows, columns=["loader", "cache", "cells_per_s", "convert_s"])
     epochs = summary.pays_after(frame.assign(order="random", output="csr", disk=""), n_cells=1000)
-    np.testing.assert_array_equal(epochs, [np.nan, 20, np.inf, np.nan, np.nan])
+    np.testing.assert_array_equal(epochs, [np.nan, 20, np.inf, np.nan, np.nan, np.nan])
 
 
 def of_code(m: Measurement, code: str, utc: str, **fields: object) -> Measurement:

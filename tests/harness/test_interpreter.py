@@ -29,9 +29,12 @@ printf '"owners": {"acme": ["acme-ml"]}}'
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SEPARATE)
 def test_a_loader_passes_its_tests_in_its_own_environment(name: str) -> None:
-    """Runs the contract tests and the test file of this loader if it has one; with REQUIRE a skipped test fails."""
+    """Runs the contract tests, those over a bucket, and the test file of this loader if it has one.
+
+    With REQUIRE a skipped test fails.
+    """
     files = [
-        "tests/loaders/test_contract.py",
+        *("tests/loaders/test_contract.py", "tests/loaders/test_objects.py"),
         *([alone] if Path(alone := f"tests/loaders/test_{name}.py").exists() else []),
     ]
     command = [interpreter.interpreter(name), "-m", "pytest", "-k", name, *files]

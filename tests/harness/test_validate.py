@@ -142,3 +142,6 @@ def test_a_bucket_serves_from_memory_and_has_to_have_served() -> None:
     for without in ({"received_bytes": 0}, {"provenance": FACTS}):
         m = replace(VALID, condition=BUCKET, **(served | without))
         assert of_measurement(m) == ["it was to read from a bucket, and nothing says that it did"]
+    copying = replace(BUCKET, loader="native_downloaded")  # within the window it reads the files that it has copied
+    assert of_measurement(replace(VALID, condition=copying, **(served | {"received_bytes": 0}))) == []
+    assert of_measurement(replace(VALID, condition=copying, **(served | {"received_bytes": None})))
