@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
 from analysis.tables import compare
+from harness.condition import FEWEST_FETCHES
 from harness.grids import CSR_BYTES
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -118,7 +119,8 @@ def _dots(ax: Axes, rows: pd.DataFrame, looks: dict[str, tuple[str, str]]) -> No
             ax.annotate(
                 note, (1, place), (5, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", va="center"
             )
-    ax.set_yticks(range(len(rows)), [row["setting"] + "*" * row["cool"] for row in rows.to_dict("records")])
+    few = (rows["fetches"] < FEWEST_FETCHES).map({True: "*", False: ""})
+    ax.set_yticks(range(len(rows)), rows["setting"] + few)
     _rates(ax.xaxis)
 
 

@@ -64,3 +64,9 @@ def test_rows_of_one_link_alone_or_of_files_have_no_such_figure(rows: pd.DataFra
     assert bucket.draw(rows[rows["disk"] == condition("native", mbps=None, ttfb_ms=0).where], "tiny") is None
     files = [Condition(dataset="tiny", loader="native") for _ in rows.index]
     assert bucket.draw(rows.assign(condition=files, disk=""), "tiny") is None
+
+
+def test_few_fetches_are_marked(rows: pd.DataFrame) -> None:
+    rows.loc[rows["loader"] == "annbatch", "fetches"] = 4.9
+    every = bucket.draw(rows, "tiny").figure.axes[-1]
+    assert "annbatch*" in [tick.get_text() for tick in every.get_yticklabels()]
