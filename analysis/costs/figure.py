@@ -24,6 +24,8 @@ def draw(frame: pd.DataFrame, dataset: str, one: Scenario) -> Drawn:
     ax = figure.subplots()
     places = range(len(rows))
     ax.plot(rows["alone_usd"], places, "o", color=COLOURS[0], ms=5, label="loading alone, on one node")
+    if rows["requests_usd"].notna().any():
+        ax.plot(rows["requests_usd"], places, "|", color=COLOURS[2], ms=9, mew=1.6, label="of it requests")
     if gpus:
         ax.plot(
             rows["usd"], places, "D", color=COLOURS[1], ms=5, ls="", label=f"with {gpus} GPUs and the nodes they need"
@@ -32,12 +34,22 @@ def draw(frame: pd.DataFrame, dataset: str, one: Scenario) -> Drawn:
         if gpus and row["producers"] > 1:
             note = f"{row['producers']:,.0f} nodes"
             ax.annotate(note, (row["usd"], place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)
-    ax.set_yticks(places, [f"{row['loader']}{'' if row['admitted'] else ' ¶'}" for row in rows.to_dict("records")])
+    several = rows["loader"].duplicated().any()
+    ax.set_yticks(places, [_name(row, several) for row in rows.to_dict("records")])
     ax.set(xscale="log", xlabel=f"USD an epoch of {one.cells:,.0f} cells, without storage and conversion")
+    if not rows["admitted"].all():
+        ax.set_xlabel(f"{ax.get_xlabel()}\n¶: no setting is as diverse as a comparison demands, or it is not known")
     ax.set_xlim(right=3 * max(rows["alone_usd"].max(), rows["usd"].max()))
     ax.grid(axis="x", lw=0.3)
     ax.set_axisbelow(True)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    ax.xaxis.set_major_formatter("{x:g}")
     regime = title(*rows[columns].iloc[0]).replace("`", "")
-    figure.suptitle(f"Dollars an epoch by the rates on {dataset}\n{regime}", fontsize=10)
+    figure.suptitle(f"Dollars an epoch by the rates on {dataset}\n{regime}", fontsize=9.5)
     return Drawn(figure, frame)
+
+
+def _name(row: dict, with_setting: bool) -> str:
+    """A loader, with its setting if loaders have several, and the mark of one that is not known to be diverse."""
+    setting = f" {row['setting']}" if with_setting and row["setting"] != "defaults" else ""
+    return row["loader"] + setting + " ¶" * (not row["admitted"])

@@ -17,7 +17,7 @@ from harness.condition import Condition
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.grids import Grid
+from harness.grids import CSR_BYTES, Grid
 from harness.records import conversion, jsonl
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
@@ -34,7 +34,8 @@ class Rate:
     low_, high_cells_per_s: range or interval of the median over `repeats`. cores: of the machine, in use. short_bits:
     by how much the minibatches fall short of random. admitted: whether they may be compared, by `frontier.settings`.
     store_bytes, n_cells: of the set that was read. convert_s: the seconds that making the store took; 0 for files as
-    they are. marks: the contract's claims that the loader does not keep.
+    they are. marks: the contract's claims that the loader does not keep. bytes_per_cell, cells_per_request: of what a
+    bucket served within the window; None for local files.
     """
 
     loader: str
@@ -54,6 +55,8 @@ class Rate:
     store_bytes: int | None
     convert_s: float | None
     marks: tuple[str, ...] = ()
+    bytes_per_cell: float | None = None
+    cells_per_request: float | None = None
 
     @property
     def from_bucket(self) -> bool:
@@ -79,8 +82,8 @@ def rates(folder: Path, grid: str, dataset: str | None = None, *, bucket: bool =
     if no order was recorded. Loaders that hold all cells in memory are left out, and, of rows that read from a bucket,
     those that may read their own copies instead.
 
-    dataset: None stands for that of the newest record. bucket: rows that read from a bucket, instead of the others.
-    Raises UserError if there is no such row.
+    dataset: None stands for that of the newest record. bucket: rows that read from a bucket, instead of the others; all
+    settings, since no orders are recorded there. Raises UserError if there is no such row.
     """
     records = [m for m in jsonl.read(folder / f"{grid}.jsonl") if (link(m.condition) != (None, None)) == bucket]
     succeeded = [m for m in records if m.status == "ok"]
@@ -100,9 +103,22 @@ def rates(folder: Path, grid: str, dataset: str | None = None, *, bucket: bool =
     frame = frame.assign(link=[link(condition) for condition in frame["condition"]])
     found = []
     for _, part in frame.groupby(["cache", "disk", "link"], sort=False, dropna=False):
-        chosen = choose(part, mixed).sort_values("cells_per_s", ascending=False)
+        chosen = (every if bucket else choose)(part, mixed).sort_values("cells_per_s", ascending=False)
         found += [_rate(row, rows) for row in chosen.to_dict("records")]
     return dataset, found
+
+
+def every(part: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
+    """All rows of `part`, with the columns short_bits and admitted. Arguments: as for `choose`."""
+    judged = _judged(part, mixed)
+    unknown = part[~part["condition"].isin(judged["condition"])].assign(short_bits=np.nan, admitted=False)
+    return pd.concat([one for one in (judged, unknown) if len(one)])
+
+
+def _judged(part: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `part` whose diversity is known, with the columns short_bits and admitted."""
+    judged = frontier.settings(part, mixed)
+    return part.iloc[:0].assign(short_bits=np.nan, admitted=False) if judged.empty else judged
 
 
 def choose(part: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
@@ -110,9 +126,7 @@ def choose(part: pd.DataFrame, mixed: pd.DataFrame) -> pd.DataFrame:
 
     part: rows of `summary.table` of one regime. mixed: as `mixing.table` returns it.
     """
-    judged = frontier.settings(part, mixed)
-    if judged.empty:
-        judged = part.iloc[:0].assign(short_bits=np.nan, admitted=False)
+    judged = _judged(part, mixed)
     best = frontier.best(judged)
     others = judged[~judged["loader"].isin(best["loader"])]
     nearest = others.assign(bits=others["short_bits"].clip(lower=frontier.FLOOR).round(3))
@@ -160,12 +174,15 @@ def _rate(row: dict, rows: Sequence[Measurement]) -> Rate:
     condition = row["condition"]
     last = next(m for m in reversed(rows) if m.condition == condition)
     mbps, ttfb_ms = row["link"]
+    from_bucket = row["link"] != (None, None)
+    received = row["read_per_delivered"] * CSR_BYTES * row["values_per_cell"] if from_bucket else 0.0
+    requests = row["reads_per_1000"] if from_bucket else 0.0
     as_it_is = loaders.get(row["loader"]).store == UNCONVERTED
     return Rate(
         loader=row["loader"],
         setting=compare.setting(condition),
         cache=row["cache"],
-        disk=row["disk"],
+        disk=condition.disk or "",
         link_mbps=mbps,
         ttfb_ms=ttfb_ms,
         cells_per_s=float(row["cells_per_s"]),
@@ -179,4 +196,6 @@ def _rate(row: dict, rows: Sequence[Measurement]) -> Rate:
         store_bytes=last.provenance.get("store_bytes"),
         convert_s=0.0 if as_it_is else None if pd.isna(row["convert_s"]) else float(row["convert_s"]),
         marks=tuple(row["marks"]),
+        bytes_per_cell=float(received) if received > 0 else None,
+        cells_per_request=float(1000 / requests) if requests > 0 else None,
     )

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from analysis import published
-from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
+from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted, where
 
 ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 
@@ -45,7 +45,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     handles = [Patch(color=colour, label=order) for order, colour in colours.items()]
     handles.append(Line2D([], [], color="0.4", lw=0.6, ls=":", label="published training rates of models"))
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(f"Loaders on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
+    figure.suptitle(f"Loaders on {dataset}{where(frame)}" + uncommitted(frame["dirty"].any()), fontsize=10)
     frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
     settings = [_settings(row, cores_differ) for row in frame.itertuples()]
     numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=settings)

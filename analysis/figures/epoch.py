@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 import loaders
 from analysis import published
-from analysis.figures.style import COLOURS, STYLE, Drawn
+from analysis.figures.style import COLOURS, STYLE, Drawn, where
 
 IF = {
     "warm": "if its store were in memory",
@@ -45,7 +45,9 @@ def epoch(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     ax.plot([], [], "s", mfc="none", color="0.3", ms=7, label="published by annbatch's authors")
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     (regime,) = rows["cache"].unique()
-    figure.suptitle(f"Time of an epoch of an atlas at the throughput on {dataset}, {IF[regime]}", fontsize=10)
+    figure.suptitle(
+        f"Time of an epoch of an atlas at the throughput on {dataset},\n{IF[regime]}{where(rows)}", fontsize=10
+    )
     numbers = hours.melt(ignore_index=False, value_name="hours").reset_index().dropna()
     return Drawn(figure, numbers)
 

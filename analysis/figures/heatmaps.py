@@ -1,6 +1,6 @@
 """Throughput and entropy over block size and fetch factor: heat maps, and throughput as lines."""
 
-from itertools import cycle
+from itertools import product
 
 import matplotlib
 import numpy as np
@@ -37,6 +37,8 @@ def entropy(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     return _heatmaps(frame, "entropy_bits", title, note, log=False)
 
 
+MOST_ACROSS = 4
+"""Panels side by side."""
 BACKENDS = {"native": "h5ad", "scdataset": "h5ad", "native_arrow": "arrow", "native_bionemo": "scdl"}
 """By loader, the store format ("backend") of the published scDataset measurements to compare it with."""
 
@@ -54,16 +56,34 @@ def _heatmaps(frame: pd.DataFrame, value: str, title: str, note: str, *, log: bo
     low, high = np.nanmin(values), np.nanmax(values)
     norm = LogNorm(low, high) if log and low > 0 else Normalize(low, high)
     rows, columns = np.max([grid.shape for grid in panels.values()], axis=0)
-    figure = Figure(figsize=(len(panels) * (0.62 * columns + 1.0) + 1.2, 0.42 * rows + 1.8), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    across, down = _layout(len(panels))
+    size = (across * (0.62 * columns + 1.0) + 1.2, down * (0.42 * rows + 0.9) + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = _axes(figure, len(panels))
     for ax, (name, grid) in zip(axes, panels.items(), strict=True):
         image = _heatmap(ax, grid, norm, "{:,.0f}" if log else "{:.2f}")
         ax.set_title(name)
-    axes[0].set_ylabel("block size, cells")
-    figure.colorbar(image, ax=list(axes), shrink=0.9)
+    for ax in axes[::across]:
+        ax.set_ylabel("block size, cells")
+    figure.colorbar(image, ax=axes, shrink=0.9)
     figure.supxlabel(note, fontsize=8)
     figure.suptitle(title + uncommitted(frame["dirty"].any()), fontsize=10)
     return Drawn(figure, _long(panels, value))
+
+
+def _layout(panels: int) -> tuple[int, int]:
+    """How many panels there are side by side, and in how many rows."""
+    down = -(-panels // MOST_ACROSS)
+    return -(-panels // down), down
+
+
+def _axes(figure: Figure, panels: int, *, sharey: bool = False) -> list[Axes]:
+    """The axes of the panels, row by row."""
+    across, down = _layout(panels)
+    every = list(figure.subplots(down, across, squeeze=False, sharey=sharey).flat)
+    for unused in every[panels:]:
+        unused.remove()
+    return every[:panels]
 
 
 def _panels(frame: pd.DataFrame, value: str) -> dict[str, pd.DataFrame]:
@@ -112,21 +132,26 @@ def lines(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     panels = _panels(frame, "cells_per_s")
     if not panels:
         return None
-    figure = Figure(figsize=(2.7 * len(panels) + 0.8, 3.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    across, down = _layout(len(panels))
+    figure = Figure(figsize=(2.7 * across + 0.8, 2.5 * down + 0.9), layout="constrained")
+    axes = _axes(figure, len(panels), sharey=True)
     factors = sorted({factor for grid in panels.values() for factor in grid.columns})
-    colours = dict(zip(factors, cycle(RISING), strict=False))
+    looks = dict(zip(factors, product("osD", RISING), strict=False))  # the second round of colours has other markers
     for ax, (name, grid) in zip(axes, panels.items(), strict=True):
         filled = None if "published" not in name else "none"
         for factor in grid.columns:
-            colour = colours[factor]
-            ax.plot(grid.index, grid[factor], "o-", color=colour, mfc=filled or colour, ms=4, lw=1)
+            marker, colour = looks[factor]
+            ax.plot(grid.index, grid[factor], f"{marker}-", color=colour, mfc=filled or colour, ms=4, lw=1)
         ax.set(xscale="log", yscale="log", xlabel="block size, cells")
         ax.set_title(name.replace(", as", ",\nas"), fontsize=8)
         ax.set_xticks(grid.index, [f"{b:.0f}" for b in grid.index])
         ax.minorticks_off()
-    figure.axes[0].set_ylabel("cells/s")
-    handles = [Line2D([], [], color=colours[f], marker="o", ms=4, lw=1, label=f"f = {f:.0f}") for f in factors]
+    for ax in axes[::across]:
+        ax.set_ylabel("cells/s")
+    handles = [
+        Line2D([], [], color=colour, marker=marker, ms=4, lw=1, label=f"f = {factor:.0f}")
+        for factor, (marker, colour) in looks.items()
+    ]
     figure.legend(handles=handles, loc="outside lower center", ncols=7, frameon=False, fontsize=7)
     figure.suptitle(f"Throughput on {dataset}" + uncommitted(frame["dirty"].any()), fontsize=10)
     return Drawn(figure, _long(panels, "cells_per_s"))

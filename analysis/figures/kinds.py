@@ -5,7 +5,19 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.figures import bars, bounds, epoch, frontier, heatmaps, mixing, roofline, speedups, stores, surroundings
+from analysis.figures import (
+    bars,
+    bounds,
+    bucket,
+    epoch,
+    frontier,
+    heatmaps,
+    mixing,
+    roofline,
+    speedups,
+    stores,
+    surroundings,
+)
 from analysis.figures.style import Drawn
 from harness.data.dataset import Dataset
 from harness.records.ceiling import Ceiling
@@ -77,6 +89,12 @@ OF_A_GRID = {
     "surroundings": Kind(
         lambda n: surroundings.draw(n.whole, n.dataset.name),
         "The same settings on every disk, or under every regime: how much of a rate is the loader's.",
+    ),
+    "bucket": Kind(
+        lambda n: bucket.draw(n.whole, n.dataset.name),
+        "Throughput from a bucket over the time to the first byte and over the link, and of every loader behind one "
+        "link. Dashed, up to the bar: the rate of the link over the bytes that the loader received for a cell. "
+        "*: fewer than 5 fetches in the window.",
     ),
     "epoch": Kind(
         lambda n: epoch.epoch(n.table, n.dataset.name),

@@ -15,7 +15,7 @@ from harness.data.dataset import Dataset
 from harness.records.ceiling import Ceiling
 
 MARKERS = {"random": "o", "stream": "s"}
-APART = 1.3  # smallest ratio of the heights of two loaders' names
+APART = 1.4  # smallest ratio of the heights of two loaders' names
 LEAST_BYTES = 10.0  # per cell; conditions that read fewer from the disk read from memory and are drawn at the left edge
 
 
@@ -47,7 +47,7 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
         return None
     colours = dict(zip(latest, cycle(COLOURS), strict=False))
     outputs = sorted(frame["output"].unique())
-    figure = Figure(figsize=(5.4 * len(outputs), 4.6), layout="constrained")
+    figure = Figure(figsize=(5.4 * len(outputs), 5.4), layout="constrained")
     left, right = LEAST_BYTES / 1.6, max(1e5, frame["bytes"].max() * 8)  # leaves room for a name
     x = np.geomspace(left, right, 100)
     axes = figure.subplots(1, len(outputs), squeeze=False, sharey=True)[0]
@@ -76,9 +76,9 @@ def draw(frame: pd.DataFrame, ceilings: Sequence[Ceiling], dataset: Dataset) -> 
                 arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6"},
             )  # fmt: skip
         ax.set(xscale="log", yscale="log", xlim=(left, right), title=output, xlabel="bytes from the disk per cell")
-        ax.legend(fontsize=6, loc="lower left", frameon=False, ncols=2)
+        ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False, ncols=2)
     top = max(rate for c in latest.values() for rate in c.copy_cells_per_s.values())
-    axes[0].set_ylim(frame["cells_per_s"].min() / 8, 2 * top)
+    axes[0].set_ylim(frame["cells_per_s"].min() / 2, 2 * top)
     axes[0].set_ylabel("cells/s")
     figure.suptitle(f"Roofline of {dataset.name}; circles: random order, squares: stream", fontsize=10)
     columns = ["output", "loader", "order", "disk_bytes_per_cell", "cells_per_s", "ceiling_cells_per_s", "binds"]

@@ -6,12 +6,12 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import loaders
 from analysis import published
 from analysis.figures.epoch import at_random
-from analysis.figures.style import COLOURS, STYLE, Drawn
+from analysis.figures.style import COLOURS, STYLE, Drawn, where
 from analysis.tables import summary
 from harness.data.dataset import Dataset
 from harness.records.conversion import Conversion
@@ -59,9 +59,10 @@ def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Data
         ax.set_title(title, fontsize=9)
         if column == "random_cells_per_s":  # the values of the other columns differ only a few times
             ax.set_xscale("log")
+            ax.xaxis.set_minor_formatter(NullFormatter())
         else:
             ax.xaxis.set_major_locator(MaxNLocator(4))
         ax.set_yticks(range(len(numbers)), numbers["store"])
     figure.axes[0].invert_yaxis()
-    figure.suptitle(f"Stores of {dataset.name}; hollow: published by annbatch's authors", fontsize=10)
+    figure.suptitle(f"Stores of {dataset.name}{where(frame)}; hollow: published by annbatch's authors", fontsize=10)
     return Drawn(figure, numbers)

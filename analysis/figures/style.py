@@ -24,6 +24,15 @@ def uncommitted(dirty: bool) -> str:
     return " (uncommitted code)" if dirty else ""
 
 
+def where(frame: pd.DataFrame) -> str:
+    """The end of a figure's title: the limited disk, or the link to a bucket, of all rows; an empty string for neither.
+
+    frame: a table returned by `summary.table` with one disk.
+    """
+    (disk,) = frame["disk"].unique()
+    return f", {disk}" if disk else ""
+
+
 @matplotlib.rc_context(STYLE)
 def save(drawn: Drawn, path: Path) -> list[Path]:
     """Writes path.png, path.pdf and path.csv, and returns their paths. The same figure gives the same bytes."""

@@ -9,6 +9,7 @@ from rich.console import Console
 from harness.commands.common import print_written, to_read
 from harness.commands.display import console
 from harness.errors import UserError, unknown
+from harness.machine.host import ROOT
 
 if TYPE_CHECKING:
     from analysis.costs.model import Scenario
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 ATLAS_CELLS = 100_648_790
 """Tahoe-100M."""
 BUCKET_GRID = "bucket"
+PAGE = ROOT / "docs" / "costs.md"
+DOCUMENTED = {"reference-2core": "frontier", "reference-2core-xeon": BUCKET_GRID}
+"""The folders of results and their grids whose tables docs/costs.md shows."""
 ABOUT = """\
 Counts the hours and dollars of training on an atlas, and names what binds: T = cells x epochs / the lowest of GPUs,
 producers, link, requests and ceiling; dollars = T x (GPUs and producers) + requests + egress + storage + conversion.
@@ -143,29 +147,65 @@ def scenario(options: argparse.Namespace) -> "Scenario":
 
 def _of_loaders(options: argparse.Namespace, chosen: dict, out: Console) -> None:
     """Prints and writes the table of the loaders of a results folder, and draws it."""
+    folders = to_read(options.results)
+    folder = next((path for path in folders if (path / f"{options.grid}.jsonl").exists()), folders[0])
+    text, written = write(options, chosen, folder)
+    _print(out, text)
+    print_written(written, out)
+
+
+def write(options: argparse.Namespace, chosen: dict, folder: Path) -> tuple[str, list[Path]]:
+    """The table of the loaders of a results folder with its assumptions; the files that hold it and its figure.
+
+    The grid `bucket` is of rates from a bucket alone; the others have a table of them too, if they were measured.
+    """
     from analysis.costs import figure, measured, prices, table
     from analysis.figures import style
 
-    folders = to_read(options.results)
-    folder = next((path for path in folders if (path / f"{options.grid}.jsonl").exists()), folders[0])
-    dataset, rates = measured.rates(folder, options.grid, options.dataset)
-    one = scenario(options)
-    node = chosen["node"]
-    frame = table.table(rates, one, prices.of(chosen), node.cores, options.producers)
-    where = f"grid {options.grid} on {dataset}, {folder}"
+    is_bucket = options.grid == BUCKET_GRID
+    dataset, rates = measured.rates(folder, options.grid, options.dataset, bucket=is_bucket)
+    one, node = scenario(options), chosen["node"]
+    priced = prices.of(chosen)
+    frame = table.table(rates, one, priced, node.cores, options.producers)
+    name = folder.resolve().relative_to(ROOT) if folder.resolve().is_relative_to(ROOT) else folder
+    where = f"grid {options.grid} on {dataset}, {name}"
     texts = [table.markdown(frame), table.assumptions(frame, one, node, where), prices.markdown(chosen)]
-    from_bucket = f"From a bucket: not measured (no record of the grid {BUCKET_GRID} in {folder}).\n"
-    if measured.reads_bucket(folder, BUCKET_GRID):
-        _, of_bucket = measured.rates(folder, BUCKET_GRID, bucket=True)
-        remote = table.table(of_bucket, one, prices.of(chosen), node.cores, options.producers)
-        from_bucket = "From a bucket:\n\n" + table.markdown(remote)
-    texts.insert(1, from_bucket)
-    _print(out, *texts)
+    if not is_bucket:
+        from_bucket = f"From a bucket: not measured (no record of the grid {BUCKET_GRID} in {name}).\n"
+        if measured.reads_bucket(folder, BUCKET_GRID):
+            _, of_bucket = measured.rates(folder, BUCKET_GRID, bucket=True)
+            remote = table.table(of_bucket, one, priced, node.cores, options.producers)
+            from_bucket = "From a bucket:\n\n" + table.markdown(remote)
+        texts.insert(1, from_bucket)
     stem = folder / "figures" / f"{dataset}-{options.grid}-cost"
     stem.parent.mkdir(exist_ok=True)
     page = stem.with_name(f"{stem.name}.md")
     page.write_text("\n".join(texts))
-    print_written([page, *style.save(figure.draw(frame, dataset, one), stem)], out)
+    return page.read_text(), [page, *style.save(figure.draw(frame, dataset, one), stem)]
+
+
+def document() -> list[Path]:
+    """Writes the tables of docs/costs.md again, each between its two markers, and the figures beside them.
+
+    Returns the paths of what was written. Nothing else of the page changes.
+    """
+    from analysis.costs import prices
+
+    text = PAGE.read_text()
+    files = []
+    for machine, grid in DOCUMENTED.items():
+        parser = argparse.ArgumentParser()
+        add_options(parser)
+        chosen = {kind: prices.choose(prices.read(), kind, None) for kind in prices.PER}
+        table, written = write(parser.parse_args(["--grid", grid]), chosen, ROOT / "results" / machine)
+        before, rest = text.split(f"<!-- {grid} -->\n")
+        _, after = rest.split(f"<!-- /{grid} -->")
+        text = f"{before}<!-- {grid} -->\n\n{table}\n<!-- /{grid} -->{after}"
+        files += written
+    aside = PAGE.with_suffix(".partial")
+    aside.write_text(text)
+    aside.rename(PAGE)
+    return [PAGE, *files]
 
 
 def _print(out: Console, *texts: str) -> None:

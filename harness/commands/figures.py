@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from harness.commands import cost as cost_pages
 from harness.commands import cost_curves, train
 from harness.commands.common import DEFAULT_DATASET, load, print_written, to_read
 from harness.commands.display import console
@@ -18,8 +19,8 @@ from harness.records import cost, jsonl, training
 def figures(options: argparse.Namespace) -> None:
     """Draws all records of the results folder (see `to_read`), and compares the papers' claims with them.
 
-    For a folder below results/ it also writes docs/results.md and the losses in docs/method.md, whose tables come from
-    the committed records.
+    For a folder below results/ it also writes docs/results.md, the losses in docs/method.md and the tables in
+    docs/costs.md, which come from the committed records.
     """
     from analysis import results
 
@@ -29,7 +30,7 @@ def figures(options: argparse.Namespace) -> None:
     for folder in folders:
         draw(folder, only)
     if any(folder.resolve().is_relative_to(host.ROOT / "results") for folder in folders):
-        print_written(results.write(), console())
+        print_written([*results.write(), *cost_pages.document()], console())
 
 
 def draw(folder: Path, only: list[str] | None) -> None:

@@ -248,6 +248,63 @@ def trained(folder: Path, arm: str, scores: list[float], **facts: object) -> Non
         jsonl.append(folder / training.FILE, run)
 
 
+PATHS = Claim(
+    **QUOTED, kind="shape", unit="times", grid="g",
+    under={"loader": "native", "output": "csr", "batch_size": 64, "workers": 0, "cache": "first", "ttfb_ms": 30},
+    shape={"product": [{"producers": 4}], "over": [{"producers": 1}], "least": 3.2, "most": 5.0},
+)  # fmt: skip
+
+
+def fleet(folder: Path, rates: dict[int, list[float]], **changed: Any) -> Path:
+    """Rows of a fleet from a bucket: cells/s of each repeat, by the number of producers."""
+    for producers, of_repeats in rates.items():
+        for repeat, rate in enumerate(of_repeats):
+            settings = {"dataset": "tahoe-chunks", "cache": "first", "ttfb_ms": 30} | changed
+            knobs = (("block_size", 16), ("producers", producers))
+            measurement = Measurement(
+                condition=Condition(loader="native", knobs=knobs, **settings), timing=Timing(), repeat=repeat,
+                status="ok", rows=rate, seconds=1.0, fetches=9.0, provenance={},
+            )  # fmt: skip
+            jsonl.append(folder / "g.jsonl", measurement)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("four", "verdict"),
+    [
+        ([400, 390, 410], "in shape"),
+        ([240, 250, 230], "not in shape"),
+        ([900, 800, 850], "not in shape"),
+        ([400, 390, 310], "not measured"),
+        ([400, 390], "not measured"),
+    ],
+    ids=str,
+)
+def test_a_shape_holds_if_every_repeat_is_between_its_bounds(tmp_path: Path, four: list[float], verdict: str) -> None:
+    judgement = judge.judge(PATHS, fleet(tmp_path, {1: [100] * 3, 4: four}), {})
+    assert judgement.verdict == verdict
+    assert judgement.measured == pytest.approx(np.median(four) / 100)
+    assert (judgement.because != "") == (verdict == "not measured")
+
+
+def test_rows_of_another_link_do_not_judge_a_shape(tmp_path: Path) -> None:
+    fleet(tmp_path, {1: [100] * 3, 4: [400] * 3}, connection_mbps=1)
+    judgement = judge.judge(PATHS, tmp_path, {})
+    assert (judgement.verdict, judgement.repeats) == ("not measured", 0)
+    assert judgement.because == "GRID=g LOADERS=native REPEAT=3 make bench"
+
+
+def test_a_shape_may_compare_what_two_sides_lose(tmp_path: Path) -> None:
+    """Of 4 producers a longer time to the first byte takes half of the rate, and of one a tenth."""
+    fleet(tmp_path, {1: [100] * 3, 4: [400] * 3}, ttfb_ms=10)
+    fleet(tmp_path, {1: [90] * 3, 4: [200] * 3}, ttfb_ms=100)
+    under = {name: value for name, value in PATHS.under.items() if name != "ttfb_ms"}
+    sides = {(n, ms): {"producers": n, "ttfb_ms": ms} for n in (1, 4) for ms in (10, 100)}
+    shape = {"product": [sides[4, 100], sides[1, 10]], "over": [sides[4, 10], sides[1, 100]], "most": 1.0}
+    judgement = judge.judge(replace(PATHS, under=under, shape=shape), tmp_path, {})
+    assert (judgement.verdict, judgement.measured) == ("in shape", pytest.approx(0.5 / 0.9))
+
+
 SCORE = Claim(
     **QUOTED, kind="measured", by="score", published=0.5, within=0.01, head="linear drug", test="plate", floor=0.02,
     ours="stream",
@@ -298,7 +355,7 @@ def test_without_records_nothing_is_judged(tmp_path: Path) -> None:
     frame = table.table(tmp_path, {})
     assert len(frame) == len(LEDGER)
     expected = {
-        "measured": "not measured", "entropy": "not measured", "law": "computed",
+        "measured": "not measured", "entropy": "not measured", "shape": "not measured", "law": "computed",
         "untestable here": "untestable here",
     }  # fmt: skip
     assert (frame["verdict"] == frame["kind"].map(expected)).all()

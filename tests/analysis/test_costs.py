@@ -266,6 +266,43 @@ def test_rows_that_read_a_bucket_are_apart_from_the_others(folder: Path, monkeyp
     _, of_bucket = measured.rates(folder, "g", bucket=True)
     assert [(rate.loader, rate.link_mbps, rate.ttfb_ms, rate.from_bucket) for rate in of_bucket] == [
         ("native", 1000.0, 30.0, True)
-    ]
+    ] * 2
     _, local = measured.rates(folder, "g")
     assert [rate.loader for rate in local] == ["native_zarr", "annloader"]
+
+
+def test_requests_and_bytes_of_a_bucket_are_in_the_bill() -> None:
+    rate = Rate(
+        loader="native", setting="(64, 128)", cache="first", disk="", link_mbps=1e3, ttfb_ms=30.0, cells_per_s=1000.0,
+        low_cells_per_s=np.nan, high_cells_per_s=np.nan, repeats=1, cores=2, short_bits=None, admitted=False,
+        n_cells=100, store_bytes=None, convert_s=None, bytes_per_cell=500.0, cells_per_request=20.0,
+    )  # fmt: skip
+    listed = Prices(node_usd_per_h=3.6, request_usd=1e-5, egress_usd_per_byte=1e-9)
+    frame = table.table([rate], ONE, listed, 8)
+    (row,) = frame.to_dict("records")
+    assert (row["requests_usd"], row["received_gb"]) == (pytest.approx(1.0), pytest.approx(1.0))
+    assert row["alone_usd"] == pytest.approx(2e6 / 1000 * 1e-3 + 1.0 + 1.0)
+    assert "| of it requests | received, GB |" in table.markdown(frame)
+    local = table.table([replace(rate, link_mbps=None, ttfb_ms=None, bytes_per_cell=None, cells_per_request=None)],
+                        ONE, listed, 8)  # fmt: skip
+    assert "of it requests" not in table.markdown(local)
+    assert figure.draw(frame, "d", ONE).figure.axes[0].get_yticklabels()[0].get_text() == "native ¶"
+
+
+def test_every_setting_of_a_loader_that_read_a_bucket_has_a_row(tmp_path: Path) -> None:
+    for block_size in (16, 64):
+        condition = Condition(
+            dataset="tahoe-chunks", loader="native", cache="first", ttfb_ms=30, link_mbps=1000,
+            knobs=(("block_size", block_size), ("fetch_factor", 128)),
+        )  # fmt: skip
+        measurement = Measurement(
+            condition=condition, timing=Timing(), repeat=0, status="ok", rows=1000, seconds=1.0, fetches=9.0,
+            requests=10, received_bytes=4_000_000, provenance={"cores": 2, "dataset_fingerprint": "f"},
+        )  # fmt: skip
+        jsonl.append(tmp_path / "b.jsonl", measurement)
+    (tmp_path / "figures").mkdir()
+    counted = pd.DataFrame({"n_cells": [140_000], "values_per_cell": [1000.0]})
+    counted.to_csv(tmp_path / "figures" / "tahoe-chunks-b-table.csv", index=False)
+    _, rates = measured.rates(tmp_path, "b", bucket=True)
+    assert {rate.setting for rate in rates} == {"(16, 128)", "(64, 128)"}
+    assert {(rate.disk, rate.bytes_per_cell, rate.cells_per_request) for rate in rates} == {("", 4000.0, 100.0)}

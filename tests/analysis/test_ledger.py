@@ -9,7 +9,7 @@ import loaders
 from analysis.tables.claims import judge, ledger
 from analysis.tables.claims.ledger import Claim
 from analysis.tables.ratios import fits
-from harness.grids import expand
+from harness.grids import expand, grid_names
 from tests.analysis.test_claims import LEDGER, RATIO
 
 OF_RATIOS = [claim for claim in LEDGER if claim.by == "ratio"]
@@ -30,6 +30,8 @@ OF_RATIOS = [claim for claim in LEDGER if claim.by == "ratio"]
         ({"source_kind": "repository", "quote": "", "source": "owner/name, file"}, "a source and a commit"),
         ({"under": {"output": "csr", "batch_size": 64, "workers": 0}}, "does not state cache"),
         ({"theirs": {}}, "does not state loader"),
+        ({"kind": "shape", "by": "", "tolerance": None}, "needs shape"),
+        ({"kind": "shape", "by": "", "tolerance": None, "shape": {"product": [], "over": []}}, "least or most"),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -92,6 +94,15 @@ def test_both_sides_of_a_ratio_are_in_its_grid(claim: Claim) -> None:
     for side in claim.sides:
         setting = judge.stated(side, judge.NOT_COMPARED)
         assert any(fits(condition, setting) for condition in expand(claim.grid, "tahoe-mini").conditions), side
+
+
+@pytest.mark.parametrize(
+    "claim", [c for c in LEDGER if c.kind == "shape" and c.grid in grid_names()], ids=lambda c: c.id
+)
+def test_every_side_of_a_shape_is_in_its_grid(claim: Claim) -> None:
+    for side in claim.sides:
+        setting = judge.stated(side, judge.NOT_COMPARED)
+        assert any(fits(condition, setting) for condition in expand(claim.grid, "tahoe-chunks").conditions), side
 
 
 @pytest.mark.parametrize("claim", [c for c in LEDGER if c.kind == "entropy"], ids=lambda c: c.id)

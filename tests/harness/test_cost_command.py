@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.commands import cost
 from harness.machine.host import ROOT
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -71,3 +72,23 @@ def test_bad_input_is_refused_in_one_sentence(harness: Run, arguments: tuple[str
     assert sentence in done.stderr
     assert done.stderr.startswith("error: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("machine", "grid"), cost.DOCUMENTED.items())
+def test_the_document_shows_what_the_command_wrote(machine: str, grid: str) -> None:
+    """`make figures` writes both from the committed records."""
+    (page,) = (ROOT / "results" / machine / "figures").glob(f"*-{grid}-cost.md")
+    assert f"<!-- {grid} -->\n\n{page.read_text()}\n<!-- /{grid} -->" in cost.PAGE.read_text()
+
+
+def test_the_grid_bucket_has_its_rates_alone(harness: Run, tmp_path: Path) -> None:
+    (tmp_path / "r" / "figures").mkdir(parents=True)
+    xeon = ROOT / "results" / "reference-2core-xeon"
+    for name in ("bucket.jsonl", "conversions.jsonl", "figures/tahoe-chunks-bucket-table.csv"):
+        (tmp_path / "r" / name).write_bytes((xeon / name).read_bytes())
+    done = harness("cost", "--grid", "bucket", "--results", "r")
+    assert done.returncode == 0, done.stderr
+    frame = pd.read_csv(tmp_path / "r" / "figures" / "tahoe-chunks-bucket-cost.csv")
+    assert frame["ttfb_ms"].notna().all()
+    assert (frame["requests_usd"] > 0).all()
+    assert (frame["alone_usd"] > frame["requests_usd"]).all()

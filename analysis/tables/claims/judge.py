@@ -11,6 +11,7 @@ import numpy as np
 from analysis.costs.model import Prices, Scenario, bill
 from analysis.diversity import entropy, expected
 from analysis.tables.claims.ledger import Claim
+from analysis.tables.compare import by_condition
 from analysis.tables.ratios import fits, ratios
 from analysis.tables.summary import interval, measured_on, of_one_code
 from harness.condition import FEWEST_FETCHES, Condition
@@ -18,10 +19,12 @@ from harness.data.synthetic.cells import PLATE_ENTROPY_BITS, PLATES, shares_with
 from harness.records import cost, jsonl, orders, training
 from harness.records.measurement import Measurement
 
-VERDICTS = ("reproduced", "differs", "not measured", "computed", "untestable here")
+VERDICTS = ("reproduced", "differs", "in shape", "not in shape", "not measured", "computed", "untestable here")
 LEAST_REPEATS = 3
 DATASETS = ("tahoe", "cells-2e6", "tahoe-mini")
 """The data set that most of the documents measured, and its substitutes. Records of the first that has any are used."""
+OF_SHAPES = (*DATASETS, "tahoe-chunks")
+"""The same for shapes, which compare rows of one set with one another."""
 NOT_COMPARED = {"dataset", "seed", "cores", "memory_fraction", "memory_limit_bytes", "knobs"}
 """Fields of a condition that may have any value. Every other has the value that the claim states, or its default."""
 NOT_OF_THE_ORDER = {"output", "cache", "disk", "processes", "consumer_ms"}
@@ -57,7 +60,7 @@ def judge(claim: Claim, folder: Path, plates: Plates) -> Verdict:
         return Verdict(verdict="untestable here", because=claim.needs)
     if claim.kind == "entropy":
         return _entropy(claim, folder, plates)
-    values, because = MEASURED[claim.by](claim, folder)
+    values, because = (_shape if claim.kind == "shape" else MEASURED[claim.by])(claim, folder)
     if not len(values):
         return Verdict(verdict="not measured", because=because)
     low, high = interval(values)
@@ -65,6 +68,8 @@ def judge(claim: Claim, folder: Path, plates: Plates) -> Verdict:
     if len(values) < LEAST_REPEATS:
         why = f"{len(values)} of {LEAST_REPEATS} repeats: {because}"
         return Verdict(verdict="not measured", because=why, **statistics)
+    if claim.kind == "shape":
+        return _in_shape(claim, statistics)
     return Verdict(verdict=_verdict(claim, statistics["measured"]), **statistics)
 
 
@@ -119,12 +124,44 @@ def _rows(measured: Iterable[Measurement], sides: Sequence[Mapping[str, Any]]) -
 
 def _why_not(claim: Claim, folder: Path, sides: Sequence[Mapping[str, Any]]) -> str:
     """Why a side could not be measured, by the newest code that tried; "" if it could, or if nobody tried."""
-    tried = [m for m in jsonl.read(folder / f"{claim.grid}.jsonl") if m.condition.dataset in DATASETS]
+    datasets = OF_SHAPES if claim.kind == "shape" else DATASETS
+    tried = [m for m in jsonl.read(folder / f"{claim.grid}.jsonl") if m.condition.dataset in datasets]
     for side in sides:
         rows = _of_one_commit(m for m in tried if fits(m.condition, side))
         if rows and all(m.status != "ok" for m in rows):
             return f"{side['loader']} was tried here: {rows[-1].reason}"
     return ""
+
+
+def _shape(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
+    """The product of some sides' cells/s over that of others, in each repeat that has all of them."""
+    sides = [stated(side, NOT_COMPARED) for side in claim.sides]
+    tops = len(claim.shape["product"])
+
+    def values(dataset: str) -> list[float]:
+        usable = _rows(measured_on(dataset, jsonl.read(folder / f"{claim.grid}.jsonl")), sides)
+        rates: list[dict[int, float]] = [{} for _ in sides]
+        for condition, repeats in by_condition(usable).items():
+            for rate in (rate for side, rate in zip(sides, rates, strict=True) if fits(condition, side)):
+                rate |= {n: max(m.cells_per_s, rate.get(n, 0.0)) for n, m in repeats.items()}  # the fastest that fits
+        complete = sorted(set.intersection(*(set(rate) for rate in rates)))
+        return [prod(rate[n] for rate in rates[:tops]) / prod(rate[n] for rate in rates[tops:]) for n in complete]
+
+    names = ",".join(dict.fromkeys(side["loader"] for side in sides))
+    command = f"GRID={claim.grid} LOADERS={names} REPEAT={LEAST_REPEATS} make bench"
+    return _first_data_set(values, OF_SHAPES), _why_not(claim, folder, sides) or command
+
+
+def _in_shape(claim: Claim, statistics: Mapping[str, Any]) -> Verdict:
+    """A shape holds if the whole interval over repeats is between its bounds, and does not if all of it is outside."""
+    least, most = claim.shape.get("least", -np.inf), claim.shape.get("most", np.inf)
+    low, high = statistics["low"], statistics["high"]
+    if least <= low and high <= most:
+        return Verdict(verdict="in shape", **statistics)
+    if high < least or most < low:
+        return Verdict(verdict="not in shape", **statistics)
+    because = f"a bound lies within the repeats: more of them, GRID={claim.grid} make bench"
+    return Verdict(verdict="not measured", because=because, **statistics)
 
 
 def _score(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
@@ -162,9 +199,9 @@ def _cost(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:
     return _first_data_set(values), "python -m harness cost-curves"
 
 
-def _first_data_set(values: Callable[[str], list[float]]) -> np.ndarray:
-    """The values of the first data set of DATASETS that has any; empty if none has."""
-    return np.array(next(filter(None, map(values, DATASETS)), []))
+def _first_data_set(values: Callable[[str], list[float]], datasets: Sequence[str] = DATASETS) -> np.ndarray:
+    """The values of the first of these data sets that has any; empty if none has."""
+    return np.array(next(filter(None, map(values, datasets)), []))
 
 
 MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}

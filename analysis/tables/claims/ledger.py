@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-KINDS = ("measured", "entropy", "law", "untestable here")
+KINDS = ("measured", "entropy", "shape", "law", "untestable here")
 LONGEST_QUOTE = 25
 """Words."""
 STATED = ("loader", "output", "batch_size", "workers", "cache")
-"""What both sides of a ratio state. A condition with another value of one of them does not judge the claim."""
+"""What every side of a ratio or shape states. A condition with another value of one of them does not judge a claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,9 @@ class Claim:
     not judged if both are below `floor`, what a constant prediction reaches) or "cost" (of a cell in the operation
     `operation` with `ours`, a method and a size, over `theirs`). `under` holds what both sides have in common.
     "entropy": bits of the plates in a minibatch of `ours`, by the orders that `grids` recorded.
+    "shape": `shape` holds `product` and `over`, the sides whose cells/s in `grid` are multiplied and divided in each
+    repeat, and `least` or `most` or both, between which the quotient lies if the claim is true. Another system may
+    stand for the document's, which `remark` says: this reproduces no number.
     "law": `law` is a formula with its arguments; see `judge.computed`.
     "untestable here": `needs` is what a test would take.
 
@@ -75,6 +78,7 @@ class Claim:
     floor: float | None = None
     tolerance: float | None = None
     within: float | None = None
+    shape: dict[str, Any] = field(default_factory=dict)
     law: dict[str, Any] = field(default_factory=dict)
     needs: str = ""
 
@@ -83,6 +87,7 @@ class Claim:
         required = {
             "measured": {"ratio": ("grid",), "score": ("head", "test", "floor"), "cost": ("operation", "theirs")},
             "entropy": {"": ("grids",)},
+            "shape": {"": ("grid", "shape")},
             "law": {"": ("law",)},
             "untestable here": {"": ("needs",)},
         }
@@ -99,15 +104,18 @@ class Claim:
                 raise ValueError(f"{self.id}: what a document prints has a quotation of at most {LONGEST_QUOTE} words")
         elif self.source_kind != "repository" or self.quote or not (self.source and self.commit):
             raise ValueError(f"{self.id}: what a repository holds has a source and a commit, and no quotation")
-        if self.by == "ratio":
+        if self.kind == "shape" and not ({"product", "over"} < {*self.shape} <= {"product", "over", "least", "most"}):
+            raise ValueError(f"{self.id}: a shape has product, over, and least or most")
+        if self.by == "ratio" or self.kind == "shape":
             for side in self.sides:
                 if missing := [name for name in STATED if name not in side]:
                     raise ValueError(f"{self.id}: a side does not state {', '.join(missing)}")
 
     @property
     def sides(self) -> list[dict[str, Any]]:
-        """The settings of `ours` and, if it is named, of `theirs`, each with those of `under`."""
-        return [self.under | side for side in (self.ours, self.theirs) if side is not None]
+        """The settings of `ours` and, if it is named, of `theirs`, or those of a shape, each with those of `under`."""
+        named = [side for side in (self.ours, self.theirs) if side is not None]
+        return [self.under | side for side in (*named, *self.shape.get("product", ()), *self.shape.get("over", ()))]
 
     @property
     def slack(self) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.tables.claims import ledger
-from analysis.tables.claims.judge import DATASETS, LEAST_REPEATS, VERDICTS, Plates, judge
+from analysis.tables.claims.judge import DATASETS, LEAST_REPEATS, OF_SHAPES, VERDICTS, Plates, judge
 from harness.condition import FEWEST_FETCHES
 from harness.data.dataset import Dataset
 
@@ -23,9 +23,12 @@ conditions do not judge it. Rows with fewer than {FEWEST_FETCHES} fetches in the
 used are of one commit, the newest. An entropy is the mean over the minibatches of a recorded order of at least
 {FEWEST_FETCHES} whole fetches, with its standard error (s.e.) in brackets; it is not judged if that is above half the
 tolerance. A macro-F1 is not judged if no order reaches what a constant prediction does. *Not measured* names the
-command that would measure it, or what is missing. *Computed* is the value of a formula, which stands in its own column
-and reproduces nothing. *Untestable here* says what a test would take. The data set is {DATASETS[0]}, or {DATASETS[1]}
-in its place. A source is the document's own words, or a file of its authors' repository.
+command that would measure it, or what is missing. *In shape* and *not in shape* are verdicts on a claim that something
+is more or less than something else, by a quotient of rates whose whole interval is within bounds, or outside; other
+systems and other links stand for the document's, as the claim says, and no number of it is reproduced. *Computed* is
+the value of a formula, which stands in its own column and reproduces nothing. *Untestable here* says what a test would
+take. The data set is {DATASETS[0]}, or {DATASETS[1]} in its place; of a shape also {OF_SHAPES[-1]}. A source is the
+document's own words, or a file of its authors' repository.
 """
 
 
