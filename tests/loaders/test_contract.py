@@ -3,6 +3,7 @@
 A claim that an adapter declares broken must be broken, so that a library release that fixes it is noticed.
 """
 
+import gc
 import tempfile
 import traceback
 import warnings
@@ -91,6 +92,12 @@ def _no_wait_after_epochs() -> Iterator[None]:
         if find_spec("datasets"):
             patch.setattr("datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN", 0)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _less_garbage() -> None:
+    """Takes what lives so far out of garbage collections, of which tiledbsoma makes one in every fetch."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
