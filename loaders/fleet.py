@@ -36,7 +36,7 @@ class NativeFleet:
             return {}
         return {
             "exact": "ranks have equally many cells: up to one cell fewer than there are ranks is left out",
-            "batches": "each rank ends with a batch that is not full",
+            "batches": "each rank ends with batches that are not full",
         }
 
     @classmethod
