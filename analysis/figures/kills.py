@@ -17,7 +17,7 @@ WINDOW_S, STEP_S = 10.0, 0.5
 def draw(runs: Sequence[Kills], dataset: str) -> Drawn:
     """Cells/s over time: a line for each run, and a dashed one of its colour for each kill of a producer.
 
-    A rate is of the fetches that arrived within WINDOW_S around a moment.
+    A rate is of the fetches that arrived in the WINDOW_S before a moment.
     """
     figure = Figure(figsize=(7.2, 3.8), layout="constrained")
     ax, numbers = figure.subplots(), []
@@ -29,20 +29,18 @@ def draw(runs: Sequence[Kills], dataset: str) -> Drawn:
             ax.axvline(kill, color=colour, lw=0.9, ls="--", zorder=0)
         numbers.append(rates.assign(producers=run.producers))
     ax.set(xlabel="seconds since the first fetch came; dashed: a producer is killed", ylabel="cells/s")
-    ax.set_ylim(0, None)
+    ax.set(xlim=(0, None), ylim=(0, None))
     ax.grid(lw=0.3)
     figure.legend(loc="outside lower center", ncols=len(runs), frameon=False)
     dirty = uncommitted(any(run.provenance.get("git_dirty") for run in runs))
-    link = f"{runs[0].connection_mbps:g} Mbit/s a connection, {runs[0].ttfb_ms:g} ms"
-    figure.suptitle(f"Producers killed and started again, {dataset} from a bucket ({link}){dirty}", fontsize=10)
+    link = f"{runs[0].connection_mbps:g} Mbit/s a connection"
+    figure.suptitle(f"A fleet loses producers: {dataset} from a bucket, {link}{dirty}", fontsize=10)
     return Drawn(figure, pd.concat(numbers)[["producers", "seconds", "cells_per_s"]])
 
 
 def rates_of(run: Kills) -> pd.DataFrame:
-    """Cells a second within WINDOW_S around every moment of the run, STEP_S apart; at its edges, within what it has."""
-    arrivals, last = np.array(run.arrivals_s), run.arrivals_s[-1]
-    cells = np.cumsum([0, *run.cells[1:]])  # the first fetch was on its way before the time began
-    seconds = np.arange(0, last + STEP_S / 2, STEP_S)
-    begin, end = np.maximum(seconds - WINDOW_S / 2, 0), np.minimum(seconds + WINDOW_S / 2, last)
-    received = [cells[np.maximum(np.searchsorted(arrivals, at, "right") - 1, 0)] for at in (begin, end)]
-    return pd.DataFrame({"seconds": seconds, "cells_per_s": (received[1] - received[0]) / (end - begin)})
+    """Cells a second in the WINDOW_S before a moment, from the first full window on; the moments are STEP_S apart."""
+    arrivals, received = np.array(run.arrivals_s), np.cumsum([0, *run.cells])
+    seconds = np.arange(WINDOW_S, arrivals[-1] + STEP_S / 2, STEP_S)
+    before, until = (received[np.searchsorted(arrivals, at, "right")] for at in (seconds - WINDOW_S, seconds))
+    return pd.DataFrame({"seconds": seconds, "cells_per_s": (until - before) / WINDOW_S})

@@ -69,8 +69,8 @@ def test_what_cannot_be_true_is_found(changed: dict, message: str) -> None:
     assert message in " ".join(of_kills(replace(RUN, **changed)))
 
 
-def test_rates_are_of_the_fetches_around_a_moment() -> None:
+def test_a_rate_is_of_the_fetches_of_the_last_ten_seconds() -> None:
     rates = figure.rates_of(RUN).set_index("seconds")["cells_per_s"]
-    assert rates[15.0] == pytest.approx(10)  # the fetch that came at 20, in the ten seconds to then
-    assert rates[28.0] == pytest.approx(50 / 7)
-    assert rates[0.0] == 0
+    assert rates[10.0] == rates[20.0] == pytest.approx(10)  # one fetch of 100 cells, at the end of the window
+    assert rates[19.5] == pytest.approx(10)
+    assert rates[30.0] == pytest.approx(5)
