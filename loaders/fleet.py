@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from loadstone import BlockShuffling, Streaming, open_h5ad
 from loadstone.fleet import cluster
 from loadstone.fleet.produce import Recipe
 
+OPTIONAL = ("aiohttp", "annotated_types", "cloudpickle", "pyarrow", "pydantic")
+OF_RAY = ("ray", "ray.autoscaler.v2.utils", *(name for name in OPTIONAL if find_spec(name)))
+"""What starting a cluster and the first calls import; Ray goes without those in OPTIONAL that are not installed."""
 STORE_BYTES = 1 << 30  # of Ray's object store
 START_S = 120.0  # for all producers to run
 
@@ -25,7 +29,7 @@ class NativeFleet:
     """`producers` actors, and `ranks` consumers in threads of this process, which deliver their minibatches in turn."""
 
     name = "native_fleet"
-    imports = ("loadstone", "loadstone.fleet.dataset", "obstore", "ray", *OF_NUMBA)
+    imports = ("loadstone", "loadstone.fleet.dataset", "obstore", *OF_RAY, *OF_NUMBA)
     store = UNCONVERTED
     objects = True
     knobs = {"block_size": 64, "fetch_factor": 64, "producers": 1, "ranks": 1}

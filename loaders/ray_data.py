@@ -12,7 +12,7 @@ import numpy as np
 from harness.condition import Condition
 from harness.data.dataset import Dataset
 from loaders.convert import OF_NUMBA, csr
-from loaders.fleet import check, recipe_of, running
+from loaders.fleet import OF_RAY, check, recipe_of, running
 from loaders.protocol import UNCONVERTED, Batch
 from loadstone.fleet.produce import Producer, Recipe
 from loadstone.fleet.wire import Slab
@@ -29,7 +29,7 @@ class RayData:
     """
 
     name = "ray_data"
-    imports = ("ray", "ray.data", "loadstone", "obstore", *OF_NUMBA)
+    imports = ("ray.data", "loadstone", "obstore", *OF_RAY, *OF_NUMBA)
     store = UNCONVERTED
     objects = True
     knobs = {"block_size": 64, "fetch_factor": 64, "producers": 1}
