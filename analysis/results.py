@@ -59,6 +59,7 @@ def render(results: Path) -> str:
         "downloads": lambda machine, dataset: downloading.of_folder(results / machine, dataset).rstrip(),
         "ceilings": lambda machine: ceilings.markdown(ceiling.read(results / machine)).rstrip(),
         "scaling": lambda machine, grid: _scaling(pd.read_csv(results / machine / "figures" / f"{grid}.csv")),
+        "drawn": lambda machine, name: (results / machine / "figures" / name).exists(),
         "title": lambda grid: expand(grid, "any").title.lower(),
     }
     return environment.get_template("results.md.j2").render().rstrip() + "\n"

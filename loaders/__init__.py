@@ -31,6 +31,8 @@ NAMES = {
     "native_arrow": "loaders.native:NativeArrow",
     "native_bionemo": "loaders.native:NativeBioNeMo",
     "native_cellstream": "loaders.native:NativeCellStream",
+    "native_fleet": "loaders.fleet:NativeFleet",
+    "ray_data": "loaders.ray_data:RayData",
     "tiledbsoma": "loaders.tiledbsoma:TileDBSOMA",
     "cellarium": "loaders.cellarium:Cellarium",
     "mosaic": "loaders.mosaic:Mosaic",

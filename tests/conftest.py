@@ -58,6 +58,25 @@ def tiny_set(tiny_folder: Path) -> Dataset:
     return catalogue.load(str(tiny_folder))
 
 
+OF_RAY = [name for name in loaders.NAMES if "ray" in loaders.get(name).imports]
+"""The loaders whose processes are a cluster of Ray."""
+OBJECT_STORE = 200 << 20  # bytes
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[str]:
+    """The address of a cluster of this machine, of which this process is a part."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    from loadstone.fleet import cluster
+
+    with cluster.one_machine(1, cpus=4, memory=OBJECT_STORE) as (address, actors):
+        import ray
+
+        for actor in actors:
+            ray.kill(actor)
+        yield address
+
+
 Serve = Callable[..., Running]
 
 

@@ -112,6 +112,7 @@ OTHER_CAPTIONS = {
     "authors.",
     "scaling": "Throughput with its interval over repeats, processor time a cell, and time to the first minibatch.",
     "f1": "Macro-F1 after one epoch: median and range over seeds, on both test sets; hollow: as published.",
+    "kills": "Cells/s of a consumer over time, the mean of the last ten seconds; dashed: a producer is killed.",
     "loss": "Loss of the first seed, a running median; dashed: where the stream goes from one plate to the next.",
 }
 CAPTIONS = {name: kind.caption for name, kind in OF_A_GRID.items()} | OTHER_CAPTIONS

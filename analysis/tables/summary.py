@@ -213,6 +213,7 @@ def _row(
             [f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")]
             + ([f"workers={condition.workers}"] if condition.workers else [])
             + ([f"processes={condition.processes}"] if condition.processes > 1 else [])
+            + ([f"cores={condition.cores}"] if condition.cores else [])
         ),
         "batch_size": condition.batch_size,
         "buffer_rows": _median(m.rows / m.fetches for m in ok) * max(1, condition.workers) * condition.processes,

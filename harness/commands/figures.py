@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from harness.commands import cost as cost_pages
-from harness.commands import cost_curves, train
+from harness.commands import cost_curves, fleet_kills, train
 from harness.commands.common import DEFAULT_DATASET, load, print_written, to_read
 from harness.commands.display import console
 from harness.commands.publish import publish
@@ -13,7 +13,7 @@ from harness.data.dataset import Dataset
 from harness.errors import UserError
 from harness.grids import datasets, grid_names, grid_of
 from harness.machine import host
-from harness.records import cost, jsonl, training
+from harness.records import cost, jsonl, kills, training
 
 
 def figures(options: argparse.Namespace) -> None:
@@ -34,7 +34,7 @@ def figures(options: argparse.Namespace) -> None:
 
 
 def draw(folder: Path, only: list[str] | None) -> None:
-    """Draws the grids, training runs and cost curves of the data sets `only` (None: of all data sets of datasets.toml).
+    """Draws all records of the data sets `only` (None: of all data sets of datasets.toml).
 
     A grid is drawn if all data sets in its records are among `only`. Also writes the comparison with the papers'
     claims.
@@ -59,6 +59,7 @@ def draw(folder: Path, only: list[str] | None) -> None:
     for file, kind, publish_kind in (
         (training.FILE, training.Run, train.publish),
         (cost.FILE, cost.Cost, cost_curves.publish),
+        (kills.FILE, kills.Kills, fleet_kills.publish),
     ):
         for spec in dict.fromkeys(record.dataset for record in jsonl.read(folder / file, kind)):
             if spec in catalogue.entries() and spec in (only or [spec]):

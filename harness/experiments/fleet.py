@@ -1,188 +1,125 @@
-"""What a fleet of producers gives: against the loader in the process, against Ray Data, and when a producer is killed.
+"""What a consumer of a fleet receives while producers are killed, from a bucket whose connections are slow.
 
-    python -m harness.experiments.fleet DATASET [ROUNDS]
+    python -m harness.experiments.fleet DATASET [RESULTS]
 
-It prints the tables of docs/scale-out.md. All read the same cells from the page cache: blocks of BLOCK, minibatches
-of BATCH, fetches of FETCH minibatches. A rate is that of FETCHES fetches, after as many that are not counted. A table
-shows the median of the rounds and their range; the settings alternate in a round. A producer decodes with one thread.
+Runs a fleet of each size in PRODUCERS for SECONDS, kills one of its producers at each of KILLS_S, and appends a record
+for each run to fleet-kills.jsonl in the folder RESULTS (by default that of this machine). Blocks of BLOCK, minibatches
+of BATCH, fetches of FETCH minibatches; a producer decodes with one thread. Rates without kills are in the grid `fleet`.
 """
 
 import os
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from statistics import median
+from threading import Timer
 from typing import Any
 
 from harness.bucket.process import environment, running
 from harness.data import catalogue
-from loadstone import BlockLoader, BlockShuffling, open_h5ad
+from harness.data.dataset import Dataset
+from harness.errors import UserError
+from harness.machine import host
+from harness.machine.lock import lock
+from harness.records import jsonl, kills
+from harness.records.kills import Kills
+from harness.run.provenance import provenance
+from loaders import fleet
+from loadstone import BlockShuffling, open_h5ad
 from loadstone.loader import Source
 
 BLOCK, FETCH, BATCH = 64, 64, 64
-FETCHES, FETCHES_OF_BUCKET = 12, 4
+PRODUCERS = 1, 2, 4
+SECONDS, KILLS_S = 120.0, (40.0, 80.0)  # from the arrival of the first fetch
 TTFB_MS, CONNECTION_MBPS = 30, 1  # of the bucket
-STORE_BYTES = 1 << 30  # of Ray's object store
 SETTINGS: Any = {"sampler": BlockShuffling(BLOCK), "batch_size": BATCH, "fetch_factor": FETCH}
 
-Rates = dict[str, list[float]]
+
+def main() -> int:
+    if len(sys.argv) not in (2, 3):
+        print("error: name a data set, and a folder of results if it is not this machine's", file=sys.stderr)
+        return 2
+    try:
+        folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path("results") / host.machine()
+        dataset = catalogue.load(sys.argv[1])
+        with lock(folder):
+            for producers in PRODUCERS:
+                run = run_of(dataset, producers, SECONDS, KILLS_S)
+                jsonl.append(folder / kills.FILE, run)
+                print(f"{producers} producer(s): {len(run.cells)} fetches, the longest wait {longest_wait(run):.1f} s")
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{folder / kills.FILE}: python -m harness figures --results {folder}")
+    return 0
 
 
-def main() -> None:
-    dataset, rounds = catalogue.load(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    local = partial(open_h5ad, list(dataset.paths), threads=1)
-    rates: Rates = {}
-    for _ in range(rounds):
-        for threads in (1, 2):
-            label = f"the loader in the process, {threads} thread(s)"
-            rates.setdefault(label, []).append(in_process(partial(open_h5ad, list(dataset.paths), threads=threads)))
-        for producers, ranks in ((1, 1), (2, 1), (4, 1), (2, 2)):
-            label = f"a fleet, {producers} producer(s), {ranks} rank(s)"
-            rates.setdefault(label, []).append(of_fleet(local, producers, ranks, FETCHES))
-        rates.setdefault("Ray Data, 2 actors", []).append(of_ray_data(local))
-    print_table("cells/s", rates)
-    waits = [longest_wait(local) for _ in range(rounds)]
-    print(f"\nOf two producers one is killed: the longest wait for a minibatch, s: {shown(waits, 2)}\n")
-    scaled: Rates = {}
-    for _ in range(rounds):
-        for producers in (1, 2, 4):
-            scaled.setdefault(f"{producers} producer(s)", []).append(of_bucket(dataset.paths, producers))
-    print_table(f"cells/s from a bucket, {CONNECTION_MBPS} Mbit/s a connection", scaled)
+def run_of(dataset: Dataset, producers: int, seconds: float, kills_s: Sequence[float]) -> Kills:
+    """One run of about `seconds`, in which a producer is killed at each of the moments `kills_s`."""
+    import ray
 
+    killed: list[float] = []
+    with served(dataset) as open_source, fleet.running(producers) as actors, closing(minibatches(open_source)) as taken:
+        _, n = next(taken)
+        start = time.perf_counter()
 
-def in_process(open_source: Callable[[], Source]) -> float:
-    with closing(BlockLoader(open_source(), **SETTINGS)) as loader:
-        return rate((batch.x for epoch in count() for batch in loader.epoch(epoch)), FETCHES)
+        def kill(actor: Any) -> None:
+            killed.append(time.perf_counter() - start)
+            ray.kill(actor, no_restart=False)  # Ray starts another process for it
 
-
-def of_fleet(open_source: Callable[[], Source], producers: int, ranks: int, fetches: int) -> float:
-    """The rate of all ranks together."""
-    with fleet(producers), ThreadPoolExecutor(ranks) as pool:
-        return sum(pool.map(lambda rank: rate(batches(open_source, rank, ranks), fetches), range(ranks)))
+        timers = [Timer(moment, kill, [actors[number % producers]]) for number, moment in enumerate(kills_s)]
+        for timer in timers:
+            timer.start()
+        arrivals, cells = [0.0], [n]
+        try:
+            for is_first, n in taken:
+                if is_first:
+                    if (now := time.perf_counter() - start) >= seconds:
+                        break
+                    arrivals.append(now)
+                    cells.append(0)
+                cells[-1] += n
+        finally:
+            for timer in timers:
+                timer.cancel()
+    return Kills(
+        dataset=dataset.name, producers=producers, ttfb_ms=TTFB_MS, connection_mbps=CONNECTION_MBPS,
+        arrivals_s=arrivals, cells=cells, kills_s=killed, provenance=provenance("native_fleet", dataset),
+    )  # fmt: skip
 
 
 @contextmanager
-def fleet(producers: int) -> Iterator[list[Any]]:
-    from loadstone.fleet import cluster
-
-    with cluster.one_machine(producers, cpus=1, memory=STORE_BYTES) as (_, actors):
-        cluster.running(actors, 60)
-        yield actors
-
-
-def batches(open_source: Callable[[], Source], rank: int = 0, ranks: int = 1) -> Iterator[Any]:
-    """The minibatches of a rank, epoch after epoch, as CSR tensors."""
-    from loadstone.fleet import FleetDataset
-
-    dataset = FleetDataset(open_source, rank=rank, ranks=ranks, **SETTINGS)
-    for epoch in count():
-        dataset.set_epoch(epoch)
-        for batch in dataset:
-            yield batch["x"]
-
-
-def of_ray_data(open_source: Callable[[], Source]) -> float:
-    """Ray Data with the same producers as actors of its pool, which return a fetch as one row."""
-    import pickle
-
-    import ray
-
-    from loadstone.fleet.produce import Producer, Recipe
-
-    class Fetches:
-        def __init__(self) -> None:
-            self.producer = Producer(Recipe(open_source=open_source, arguments=SETTINGS))
-
-        def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-            start = int(row["id"]) * BATCH * FETCH
-            return {"slab": pickle.dumps(self.producer.produce(0, [(start, start + BATCH * FETCH)]))}
-
-    with fleet(1) as actors:
-        for actor in actors:
-            ray.kill(actor)
-        ray.data.DataContext.get_current().execution_options.preserve_order = True
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        fetched = ray.data.range(2 * FETCHES + 1, override_num_blocks=2 * FETCHES + 1).map(Fetches, concurrency=2)
-
-        def cells() -> Iterator[Any]:
-            for row in fetched.iter_rows():
-                slab = pickle.loads(row["slab"])
-                for start in range(0, BATCH * FETCH, BATCH):
-                    yield slab.cut(start, start + BATCH)
-
-        return rate(cells(), FETCHES)
-
-
-def longest_wait(open_source: Callable[[], Source]) -> float:
-    """The longest wait for a minibatch, in seconds, while one of two producers is killed as soon as it is there."""
-    import ray
-
-    with fleet(2) as actors:
-        pids = ray.get([actor.pid.remote() for actor in actors])
-        cells, waits = batches(open_source), []
-        for i in range(2 * FETCHES * FETCH):
-            if i == FETCHES * FETCH:
-                os.kill(pids[0], signal.SIGKILL)
-                waits.clear()
-            start = time.perf_counter()
-            next(cells)
-            waits.append(time.perf_counter() - start)
-        cells.close()
-        return max(waits)
-
-
-def of_bucket(paths: tuple[Path, ...], producers: int) -> float:
-    folder = Path(os.path.commonpath([path.parent for path in paths]))
+def served(dataset: Dataset) -> Iterator[Callable[[], Source]]:
+    """What opens the files of a data set in a bucket, of which an index is kept, so that no producer has to make it."""
+    folder = Path(os.path.commonpath([path.parent for path in dataset.paths]))
     with (
         tempfile.TemporaryDirectory() as cache,
         running(folder, ttfb_ms=TTFB_MS, connection_mbps=CONNECTION_MBPS) as server,
     ):
         os.environ.update(environment(server.endpoint) | {"XDG_CACHE_HOME": cache})
-        open_source = partial(open_h5ad, [server.url(path) for path in paths], threads=1)
-        open_source().close()  # the index is kept, so that no producer has to make it
-        return of_fleet(open_source, producers, 1, FETCHES_OF_BUCKET)
+        open_source = partial(open_h5ad, [server.url(path) for path in dataset.paths], threads=1)
+        open_source().close()
+        yield open_source
 
 
-def rate(cells: Iterator[Any], fetches: int) -> float:
-    """Cells a second over whole fetches, of minibatches as CSR."""
-    for _ in range(fetches * FETCH):
-        touched(next(cells))
-    touched(next(cells))
-    start, rows = time.perf_counter(), 0
-    for _ in range(fetches * FETCH):
-        rows += touched(next(cells))
-    return rows / (time.perf_counter() - start)
+def minibatches(open_source: Callable[[], Source]) -> Generator[tuple[bool, int]]:
+    """(whether it is the first of its fetch, the number of its cells) of every minibatch, epoch after epoch."""
+    from loadstone.fleet import FleetDataset
+
+    dataset = FleetDataset(open_source, **SETTINGS)
+    for epoch in count():
+        dataset.set_epoch(epoch)
+        for number, batch in enumerate(dataset):
+            yield number % FETCH == 0, len(batch["rows"])
 
 
-def touched(x: Any) -> int:
-    """Reads a value from every cache line, as the suite's consumer does. Returns the number of rows."""
-    if hasattr(x, "crow_indices"):
-        arrays = [part.numpy() for part in (x.values(), x.col_indices(), x.crow_indices())]
-    else:
-        arrays = [x.data, x.indices, x.indptr]
-    for array in arrays:
-        array[:: 64 // array.itemsize].sum()
-    return len(arrays[-1]) - 1
-
-
-def print_table(title: str, rates: Rates) -> None:
-    print(f"| | {title} |\n| --- | ---: |")
-    for label, values in rates.items():
-        print(f"| {label} | {shown(values, 0)} |")
-
-
-def shown(values: list[float], digits: int) -> str:
-    """The median, and the range of several values."""
-    low, high = (f"{value:,.{digits}f}" for value in (min(values), max(values)))
-    return f"{median(values):,.{digits}f}" + (f" ({low} to {high})" if len(values) > 1 else "")
+def longest_wait(run: Kills) -> float:
+    return max(later - earlier for earlier, later in zip(run.arrivals_s, run.arrivals_s[1:], strict=False))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import loaders
 from harness.errors import UserError
-from harness.records import ceiling, conversion, cost, history, jsonl, training
+from harness.records import ceiling, conversion, cost, history, jsonl, kills, training
 from harness.records.ceiling import Ceiling
 from harness.records.conversion import Conversion
 from harness.records.cost import Cost
+from harness.records.kills import Kills
 from harness.records.measurement import COLD_AT_MOST, WARM_AT_LEAST, Measurement
 from harness.records.training import Run
 
@@ -20,7 +21,13 @@ CPU_SLACK_S = 0.1  # for each process, since they are read one after another, an
 ABOVE = 1.5  # tolerated factor above a ceiling, which was not measured at the same time as the row
 DISK_SLACK = 1.5  # tolerated factor above the limit of a disk, which counts requests before they are served
 CLOCKS_APART = timedelta(days=1)  # the clocks of two machines may differ
-KINDS = {conversion.FILE: Conversion, ceiling.FILE: Ceiling, training.FILE: Run, cost.FILE: Cost}
+KINDS = {
+    conversion.FILE: Conversion,
+    ceiling.FILE: Ceiling,
+    training.FILE: Run,
+    cost.FILE: Cost,
+    kills.FILE: Kills,
+}
 """The kind of the records in each file, by file name. All other files hold measurements."""
 
 
@@ -49,6 +56,8 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
                 case Cost():
                     is_positive = record.us_per_cell and min(record.us_per_cell) > 0
                     reasons = [] if is_positive else ["it has no cost, or one that is not above 0"]
+                case Kills():
+                    reasons = of_kills(record)
                 case _:
                     reasons = [*of_measurement(record), *under(record, ceilings)]
             yield from ((path, line, reason) for reason in [*reasons, *_of_provenance(record.provenance)])
@@ -141,6 +150,19 @@ def of_run(run: Run) -> list[str]:
     scores = [score for tests in run.scores.values() for kinds in tests.values() for score in kinds.values()]
     if not scores or not all(0 <= score <= 1 for score in scores):
         reasons.append("it has no scores, or one that is not between 0 and 1")
+    return reasons
+
+
+def of_kills(run: Kills) -> list[str]:
+    """The reasons why one run with kills of producers cannot be true."""
+    times = [0.0, *run.arrivals_s]
+    reasons = [] if run.producers > 0 and len(run.arrivals_s) > 1 else ["it has no producers, or no two fetches"]
+    if len(run.cells) != len(run.arrivals_s) or not all(cells > 0 for cells in run.cells):
+        reasons.append("not every fetch has cells")
+    if any(later < earlier for earlier, later in pairwise(times)):
+        reasons.append("its fetches did not arrive in order")
+    if not all(0 <= kill <= times[-1] for kill in run.kills_s):
+        reasons.append("a producer was killed while nothing was read")
     return reasons
 
 

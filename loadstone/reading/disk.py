@@ -21,11 +21,13 @@ PROBES = 32  # places at which it is tested whether the files are in the page ca
 class Disk(NamedTuple):
     """What reads from a disk cost while several are in progress.
 
-    seconds_a_read: the time per read, however short it is. bytes_a_second: the rate of long reads.
+    seconds_a_read: the time per read, however short it is. bytes_a_second: the rate of long reads. connections: to
+    object storage, over which both are measured, so that each has a share of the rate; 0: it is a disk.
     """
 
     seconds_a_read: float
     bytes_a_second: float
+    connections: int = 0
 
     @property
     def bytes_a_read(self) -> float:

@@ -11,6 +11,9 @@ from loadstone.codecs.compiled import compiled
 from loadstone.reading.disk import PAGE, Disk
 
 LONG = 2**20  # bytes of the longest read; Linux divides longer ones
+SHORTEST = 2**16  # bytes to which reads over connections may grow in any case
+ROUNDS = 2  # reads of a fetch over each connection, so that all connections are in use until the last read has come
+STARTS = 4  # times as long as a read takes to start, its bytes may take: more connections would gain little
 
 
 class Reads(NamedTuple):
@@ -36,8 +39,20 @@ def join(file: np.ndarray, place: np.ndarray, size: np.ndarray, disk: Disk) -> R
     if not len(file):
         return Reads(*np.empty((4, 0), np.int64))
     reads = np.empty((4, len(file)), np.int64)
-    n = _join(file, place, size, _longest_gap(file, place, size, disk), LONG, reads)
+    n = _join(file, place, size, _longest_gap(file, place, size, disk), _longest(size, disk), reads)
     return Reads(*reads[:, :n])
+
+
+def _longest(size: np.ndarray, disk: Disk) -> int:
+    """The most bytes of a read to which pieces are joined.
+
+    A fetch from object storage is complete when its longest read is. Where a connection is slow, reads are therefore
+    only so long that all connections have some, but long enough that the time to start them is a small part.
+    """
+    if not disk.connections:
+        return LONG
+    even = size.sum() / (ROUNDS * disk.connections)
+    return int(min(LONG, max(SHORTEST, even, STARTS * disk.bytes_a_read)))
 
 
 def _longest_gap(file: np.ndarray, place: np.ndarray, size: np.ndarray, disk: Disk) -> int:

@@ -137,7 +137,7 @@ class Staging:
 
         seconds(1, 1)  # makes the connections
         a_read = seconds(SHORT, 2)
-        return Disk(a_read, LONG / max(seconds(LONG, 1) - a_read, 1e-9))
+        return Disk(a_read, LONG / max(seconds(LONG, 1) - a_read, 1e-9), CONNECTIONS)
 
     def close(self) -> None:
         self.pool.shutdown(cancel_futures=True)

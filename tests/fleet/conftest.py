@@ -1,4 +1,4 @@
-"""Shared fixtures: a Ray cluster of this machine, its producers, and a view of its object store."""
+"""Shared fixtures: producers on the Ray cluster of this machine, and a view of its object store."""
 
 import gc
 import os
@@ -21,17 +21,7 @@ from loadstone.fleet import FleetDataset, cluster
 from loadstone.loader import Source
 from tests.conftest import until
 
-STORE = 200 << 20
 SETTINGS = {"sampler": BlockShuffling(4), "batch_size": 16, "fetch_factor": 2}  # 32 fetches of the tiny set
-
-
-@pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[str]:
-    """The address of a cluster of this machine, of which this process is a part."""
-    with cluster.one_machine(1, cpus=4, memory=STORE) as (address, actors):
-        for actor in actors:
-            ray.kill(actor)
-        yield address
 
 
 @pytest.fixture

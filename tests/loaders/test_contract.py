@@ -26,7 +26,7 @@ from harness.machine import host
 from harness.run import stores
 from loaders.protocol import CLAIMS, UNCONVERTED, Batch, Incompatible
 from tests import tiny
-from tests.conftest import skip_unless_available
+from tests.conftest import OF_RAY, skip_unless_available
 
 BATCH, BLOCK, FETCH = 16, 4, 3
 
@@ -35,6 +35,7 @@ DECLINES = {
     "stream": lambda c: c.workers or c.order == "random",
     **{name: lambda c: c.workers for name in loaders.NAMES if name.startswith("native")},
     "native_downloaded": lambda c: True,  # without a bucket; test_downloaded.py has one
+    "ray_data": lambda c: c.workers,
     "memmap": lambda c: c.workers,
     "annbatch": lambda c: c.workers,
     "annbatch_unshuffled": lambda c: c.workers,
@@ -51,7 +52,10 @@ A loader that is not listed may decline any condition but CSR without workers, i
 """
 
 
-NO_DENSE_X = ("bionemo", "scdataset_bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled")
+NO_DENSE_X = (
+    *("bionemo", "scdataset_bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled"),
+    *("native_fleet", "ray_data"),
+)
 
 
 def declines(dataset: Dataset, condition: Condition) -> bool:
@@ -83,6 +87,14 @@ def _stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "STORES", tmp_path_factory.mktemp("stores"))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _one_cluster(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the loaders on Ray share the cluster of this process, since one takes seconds to start."""
+    name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")
+    if name in OF_RAY and not loaders.unavailable(name):
+        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("ray_cluster"))
 
 
 @pytest.fixture(scope="module", autouse=True)

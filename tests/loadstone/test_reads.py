@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from harness.machine import blockdevice, cgroup, pagecache
 from loadstone.reading import disk as disks
 from loadstone.reading.disk import MEMORY, PAGE, Disk
-from loadstone.reading.reads import LONG, Reads, join
+from loadstone.reading.reads import LONG, SHORTEST, Reads, join
 
 pieces = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**7), st.integers(1, 10**5)), max_size=60)
-costs = st.builds(Disk, st.floats(0, 0.1), st.floats(1e6, 1e10))
+costs = st.builds(Disk, st.floats(0, 0.1), st.floats(1e6, 1e10), st.sampled_from([0, 64]))
 HDD = Disk(0.01, 150e6)
 
 
@@ -78,6 +78,23 @@ def test_long_runs_are_split_so_that_several_reads_are_in_progress() -> None:
         assert sizes[:-1].min() > LONG - 100_000
 
 
+@pytest.mark.parametrize(
+    ("connection_mbps", "fetch", "longest"),
+    [
+        (1, 8_000_000, SHORTEST),  # 8 s for a megabyte over such a connection, and half a second for this
+        (1, 64_000_000, 500_000),  # each connection has two reads, whatever their length
+        (10, 8_000_000, 150_000),  # four times the bytes that come in the 30 ms in which a read starts
+        (1_000, 8_000_000, LONG),  # the same would be more than the longest read of a disk
+    ],
+)
+def test_reads_over_slow_connections_are_shorter(connection_mbps: int, fetch: int, longest: int) -> None:
+    link = Disk(0.03 / 64, 64 * connection_mbps * 1e6 / 8, 64)
+    piece = 10_000
+    sizes = joined([(0, piece * i, piece) for i in range(fetch // piece)], link).size
+    assert sizes.sum() == fetch
+    assert longest - piece < sizes[:-1].min() <= sizes.max() <= longest
+
+
 def measured(path: Path) -> Disk:
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -108,7 +125,7 @@ def test_the_limits_of_a_disk_are_found(large: Path, reads_per_s: int, bytes_per
     pagecache.drop([large])
     code = (
         "import sys; from loadstone.reading.disk import measured; from loadstone.reading.files import Files;"
-        "files = Files(); files.open(sys.argv[1]); print(*measured(files.sizes()))"
+        "files = Files(); files.open(sys.argv[1]); print(*measured(files.sizes())[:2])"
     )
     with cgroup.group("io") as group:
         if group is None:

@@ -66,6 +66,15 @@ def test_minibatches_are_those_of_the_disk(serve: Serve, folder: Path) -> None:
             assert n == 2 * tiny.N
 
 
+def test_what_requests_cost_is_measured_over_all_connections(serve: Serve, folder: Path) -> None:
+    with (
+        closing(open_h5ad(urls_of(serve(folder), folder))) as remote,
+        closing(open_h5ad(list(folder.iterdir()))) as local,
+    ):
+        assert remote.disk.connections == objects.CONNECTIONS
+        assert local.disk.connections == 0
+
+
 @pytest.mark.parametrize("fault", ["unavailable", "short", "cut", "reset"])
 def test_faults_are_mended(serve: Serve, folder: Path, fault: str) -> None:
     server = serve(folder, faults={fault: 0.2})
