@@ -34,6 +34,58 @@ class Stage:
         return place + np.array([self.bases[int(number)] for number in numbers], np.int64)[which]
 
 
+class _Fetch:
+    """The tasks and reads of a fetch, counted from 0, and what has come of it.
+
+    Arguments: see `Staging.submit`. futures: of the tasks.
+    """
+
+    def __init__(
+        self, stage: Stage, task: Callable[[int], None], reads: Sequence[Reads], needs: np.ndarray,
+        name_of: Callable[[int], str],
+    ) -> None:  # fmt: skip
+        self.stage, self.task, self.needs, self.name_of = stage, task, needs, name_of
+        self.ends = np.cumsum([0, *(len(each.file) for each in reads)])  # of the reads of each task
+        self.futures: list[Future] = [Future() for _ in reads]
+        self.missing = self.ends[1:] - np.minimum(needs, self.ends[:-1])  # reads, of each task
+        self.errors: dict[int, BaseException] = {}
+        self.to_do = len(reads) + int(self.ends[-1])  # tasks and reads
+        self.lock = threading.Lock()
+
+    def waiting(self, k: int) -> range:
+        """The tasks that need read k: from the one that has it to the last whose first need is not after it."""
+        return range(int(np.searchsorted(self.ends, k, "right")) - 1, int(np.searchsorted(self.needs, k, "right")))
+
+    def came(self, tasks: range) -> list[int]:
+        """Notes that a read has come. Returns those of the tasks that wait for it, `tasks`, that miss nothing more."""
+        with self.lock:
+            self.missing[tasks.start : tasks.stop] -= 1
+            return [i for i in tasks if not self.missing[i]]
+
+    def failed(self, tasks: range, piece: int, error: Exception) -> None:
+        """Notes that a read has failed, whose first piece is `piece`: its tasks will raise the error."""
+        named = OSError(f"{self.name_of(piece)}: {error}")
+        named.__cause__ = error
+        self.errors.update(dict.fromkeys(tasks, named))
+
+    def run(self, i: int) -> None:
+        """Runs task i, unless it was cancelled or one of its reads failed; its future has the outcome."""
+        if self.futures[i].set_running_or_notify_cancel():
+            try:
+                if i in self.errors:
+                    raise self.errors[i]
+                self.task(i)
+                self.futures[i].set_result(None)
+            except BaseException as error:
+                self.futures[i].set_exception(error)
+
+    def is_over(self) -> bool:
+        """Notes that a task or a read is done. Returns whether it was the last."""
+        with self.lock:
+            self.to_do -= 1
+            return not self.to_do
+
+
 class Staging:
     """Reads ranges of objects in threads, CONNECTIONS at a time, in the order in which they are submitted.
 
@@ -69,59 +121,40 @@ class Staging:
         all tasks, int64 (tasks,). A task raises the error of a read that failed, which begins with name_of(piece), the
         chunk or cell of the read's first piece.
         """
-        ends = np.cumsum([0, *(len(each.file) for each in reads)])
-        futures: list[Future] = [Future() for _ in reads]
-        left = ends[1:] - np.minimum(needs, ends[:-1])
-        errors: dict[int, BaseException] = {}
-        lock, over = threading.Lock(), count(1)
-        total = len(reads) + int(ends[-1])
-
-        def finish() -> None:
-            with lock:
-                is_last = next(over) == total
-            if is_last:
-                self._close(stage)
-
-        def run(i: int) -> None:
-            try:
-                if futures[i].set_running_or_notify_cancel():
-                    try:
-                        if i in errors:
-                            raise errors[i]
-                        task(i)
-                        futures[i].set_result(None)
-                    except BaseException as error:
-                        futures[i].set_exception(error)
-            finally:
-                finish()
-
-        def read(k: int, file: int, place: int, size: int, piece: int) -> None:
-            # The tasks that need read k: from the one that has it to the last whose first need is not after it.
-            tasks = range(int(np.searchsorted(ends, k, "right")) - 1, int(np.searchsorted(needs, k, "right")))
-            try:
-                if not all(futures[i].cancelled() for i in tasks):
-                    data = self.objects[file].get(place, size)
-                    os.pwrite(stage.fd, data, stage.bases[file] + place)
-            except Exception as error:
-                named = OSError(f"{name_of(piece)}: {error}")
-                named.__cause__ = error
-                errors.update(dict.fromkeys(tasks, named))
-            with lock:
-                left[tasks.start : tasks.stop] -= 1
-                ready = [i for i in tasks if not left[i]]
-            for i in ready:
-                decoders.submit(run, i)
-            finish()
-
-        for i in np.flatnonzero(left == 0).tolist():
-            decoders.submit(run, i)
+        fetch = _Fetch(stage, task, reads, needs, name_of)
+        if not fetch.to_do:
+            self._close(stage)
+        for i in np.flatnonzero(fetch.missing == 0).tolist():
+            decoders.submit(self._run, fetch, i)
         numbers = count()
         for each in reads:
             for numbers_of_read in zip(*(field.tolist() for field in each), strict=True):
-                self.pool.submit(read, next(numbers), *numbers_of_read)
-        if not total:
-            self._close(stage)
-        return futures
+                self.pool.submit(self._read, fetch, decoders, next(numbers), *numbers_of_read)
+        return fetch.futures
+
+    def _read(
+        self, fetch: _Fetch, decoders: ThreadPoolExecutor, k: int, file: int, place: int, size: int, piece: int
+    ) -> None:
+        """Brings read k of a fetch into its stage, and submits the tasks that then miss nothing more."""
+        tasks = fetch.waiting(k)
+        try:
+            if not all(fetch.futures[i].cancelled() for i in tasks):
+                os.pwrite(fetch.stage.fd, self.objects[file].get(place, size), self.bases[file] + place)
+        except Exception as error:
+            fetch.failed(tasks, piece, error)
+        for i in fetch.came(tasks):
+            decoders.submit(self._run, fetch, i)
+        self._done(fetch)
+
+    def _run(self, fetch: _Fetch, i: int) -> None:
+        try:
+            fetch.run(i)
+        finally:
+            self._done(fetch)
+
+    def _done(self, fetch: _Fetch) -> None:
+        if fetch.is_over():
+            self._close(fetch.stage)
 
     def measured(self) -> Disk:
         """What reads from the objects cost, by two trials: short reads and long ones, CONNECTIONS at a time."""
