@@ -120,6 +120,9 @@ def table(
         if rows
     ]
     frame = pd.DataFrame(rows)
+    if frame["cores"].nunique(dropna=False) > 1:  # otherwise they distinguish no rows
+        limits = ["" if np.isnan(cores) else f" cores={cores:.0f}" for cores in frame["cores"].astype(float)]
+        frame["other"] = (frame["other"] + limits).str.strip()
     frame["entropy_bits"] = frame["entropy_error_bits"] = frame["ideal_bits"] = np.nan
     if codes is not None:
         ideals = {m: entropy.random_ideal(codes, m) for m in frame["batch_size"].unique()}  # slow
@@ -213,7 +216,6 @@ def _row(
             [f"{k}={v}" for k, v in condition.knobs if k not in ("block_size", "fetch_factor")]
             + ([f"workers={condition.workers}"] if condition.workers else [])
             + ([f"processes={condition.processes}"] if condition.processes > 1 else [])
-            + ([f"cores={condition.cores}"] if condition.cores else [])
         ),
         "batch_size": condition.batch_size,
         "buffer_rows": _median(m.rows / m.fetches for m in ok) * max(1, condition.workers) * condition.processes,
