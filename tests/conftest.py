@@ -35,10 +35,11 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
-SLOW_TO_MAKE = ("ray_cluster", "storage", "planted", "finished")
+SLOW_TO_MAKE = ("ray_cluster", "seaweed", "planted", "finished")
 """Fixtures that many tests share: a cluster, a server, the results of a fuzzer or of a benchmark."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps the tests that share what is slow to make in one process; those of a loader share its store."""
     for item in items:

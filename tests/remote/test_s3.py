@@ -35,7 +35,7 @@ def answers(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
     """The options of a bucket "cells" with the tiny data set, which takes only requests that are signed with KEYS."""
     if WEED is None:
         pytest.skip("SeaweedFS is not installed")
@@ -49,7 +49,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
         f"-s3.config={folder / 's3.json'}", f"-master.port={ports['master']}", f"-master.port.grpc={ports['mg']}",
         f"-volume.port={ports['volume']}", f"-volume.port.grpc={ports['vg']}", f"-filer.port={ports['filer']}",
         f"-filer.port.grpc={ports['fg']}", f"-s3.port={ports['s3']}", f"-s3.port.grpc={ports['sg']}",
-        "-master.volumeSizeLimitMB=64", "-volume.max=8",
+        "-master.volumeSizeLimitMB=64", "-volume.max=8", "-s3.port.iceberg=0", "-s3.port.lance=0",
     ]  # fmt: skip
     from obstore import put
     from obstore.exceptions import BaseError
@@ -106,29 +106,29 @@ def _make_bucket(endpoint: str) -> None:
 URLS = [f"s3://cells/below/part{i}.h5ad" for i in range(len(tiny.LENGTHS))]
 
 
-def test_signed_requests_give_the_same_rows(storage: dict, tmp_path: Path) -> None:
+def test_signed_requests_give_the_same_rows(seaweed: dict, tmp_path: Path) -> None:
     for index in (tmp_path, "s3://cells/index", "s3://cells/index"):
-        with closing(open_h5ad(URLS, storage=storage, index=index)) as matrix:
+        with closing(open_h5ad(URLS, storage=seaweed, index=index)) as matrix:
             np.testing.assert_array_equal(matrix[np.arange(tiny.N)].toarray(), tiny.truth())
 
 
-def test_a_wrong_key_is_one_error_without_the_key(storage: dict, tmp_path: Path) -> None:
+def test_a_wrong_key_is_one_error_without_the_key(seaweed: dict, tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match="may not be read with these credentials") as caught:
-        open_h5ad(URLS, storage=storage | {"secret_access_key": "wrong-secret"}, index=tmp_path)
+        open_h5ad(URLS, storage=seaweed | {"secret_access_key": "wrong-secret"}, index=tmp_path)
     assert "secret" not in str(caught.value).replace("secret_access_key", "")
 
 
-def test_keys_come_from_a_profile(storage: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_come_from_a_profile(seaweed: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "credentials"
     file.write_text(f"[atlas]\naws_access_key_id={KEYS['access_key_id']}\n"
                     f"aws_secret_access_key={KEYS['secret_access_key']}\n")  # fmt: skip
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     monkeypatch.setenv("AWS_PROFILE", "atlas")
-    without = {name: value for name, value in storage.items() if name not in KEYS}
+    without = {name: value for name, value in seaweed.items() if name not in KEYS}
     with closing(open_h5ad(URLS, storage=without, index=tmp_path / "index")) as matrix:
         np.testing.assert_array_equal(matrix[np.arange(tiny.N)].toarray(), tiny.truth())
 
 
-def test_what_is_missing_is_one_error(storage: dict, tmp_path: Path) -> None:
+def test_what_is_missing_is_one_error(seaweed: dict, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"s3://cells/none\.h5ad does not exist"):
-        open_h5ad("s3://cells/none.h5ad", storage=storage, index=tmp_path)
+        open_h5ad("s3://cells/none.h5ad", storage=seaweed, index=tmp_path)
