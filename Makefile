@@ -75,7 +75,7 @@ train: setup
 		$(call flag,GENES,genes) $(call flag,RESULTS,results)
 
 # Most tests wait for a process that imports a library.
-IN_PARALLEL := -n auto --maxprocesses 4 --dist loadgroup
+IN_PARALLEL := -n auto --maxprocesses 4
 test: setup
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "error: the tests need: EXTRAS=$(EXTRAS),dev make setup" >&2; exit 2; }
 	@$(PYTHON) -m pytest $(IN_PARALLEL)

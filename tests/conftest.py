@@ -1,6 +1,7 @@
 """Shared fixtures and helpers: the tiny data set, the command line, child processes."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,19 +36,37 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
-SLOW_TO_MAKE = ("ray_cluster", "seaweed", "planted", "finished")
-"""Fixtures that many tests share: a cluster, a server, the results of a fuzzer or of a benchmark."""
+TOGETHER = ("test_bench", "test_fuzz", "test_s3")
+"""Files whose tests share what is slow to make: the results of a benchmark or of a fuzzer, or a server."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before the plugin that reads the marks
+def together(nodeid: str) -> str:
+    """What the tests of one process have in common: a file, a loader with its store, or a cluster of Ray."""
+    path, _, test = nodeid.partition("::")
+    loader = next((part for part in re.split(r"[\[\]-]", test) if part in loaders.NAMES), None)
+    if "fleet" in path or (loader in ("native_fleet", "ray_data") and "test_contract" in path):
+        return "ray"
+    if Path(path).stem in TOGETHER:
+        return path
+    return f"{loader}" if "test_contract" in path and loader else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Divides the tests among the processes by `together`."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return together(nodeid)
+
+    return Together(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the tests that share what is slow to make in one process; those of a loader share its store."""
+    """Makes all tests of Ray Data but one slow tests, because its actors start anew in each."""
     for item in items:
-        shared = [name for name in SLOW_TO_MAKE if name in item.fixturenames]
-        loader = item.path.stem == "test_contract" and item.callspec.params.get("name")
-        if group := (shared or [loader])[0]:
-            item.add_marker(pytest.mark.xdist_group(group))
-        if loader == "ray_data" and "random-0-csr" not in item.name:  # its actors start anew in each test
+        if "ray_data" in item.name and "random-0-csr" not in item.name:
             item.add_marker(pytest.mark.slow)
 
 

@@ -28,6 +28,8 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     frame: a table of `summary.table` with all its links. None if none of its rows read a bucket behind a limited link,
     or none read it behind two. Rows with a limit on each connection are left out.
     """
+    if not frame["cells_per_s"].notna().any():
+        return None
     rows = _rows(frame)
     limited = rows[rows["link_mbps"].notna()]
     if limited.empty or rows.groupby("loader")["disk"].nunique().max() < 2:

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from statistics import median
 from typing import Any, NamedTuple
 
 from loadstone.fleet import cluster
@@ -13,6 +14,7 @@ from loadstone.sampling.resuming import Span
 
 FIRST_PATIENCE_S = 30.0  # after which another producer is asked too, while none has answered: they open files
 LEAST_PATIENCE_S, PATIENCE = 2.0, 4  # later: PATIENCE times the usual time of an answer, and no less than the former
+RECENT = 15  # answers, whose median time is the usual one
 MOST_ASKED = 2  # producers at a time for the same fetch
 LOOK_S = 1.0  # between two looks at which producers there are
 AVOID_S, SLOW_S = 1.0, 30.0  # how long others are preferred to a producer that was lost, and to one that was slow
@@ -48,7 +50,8 @@ class Asking:
         self.actors: dict[str, Any] = {}
         self.busy: dict[str, int] = {}
         self.avoided: dict[str, float] = {}  # until when
-        self.looked, self.usual_s = 0.0, 0.0
+        self.looked = 0.0
+        self.taken_s: deque[float] = deque(maxlen=RECENT)  # of the last answers; a producer's first opens the files
 
     def plan(self, epoch: int) -> Plan:
         """What a producer says of the epochs. Errors: `fetches`."""
@@ -127,7 +130,7 @@ class Asking:
         ray = cluster.import_ray()
         from ray.exceptions import RayError, RayTaskError
 
-        patience = max(LEAST_PATIENCE_S, PATIENCE * self.usual_s) if self.usual_s else FIRST_PATIENCE_S
+        patience = max(LEAST_PATIENCE_S, PATIENCE * median(self.taken_s)) if self.taken_s else FIRST_PATIENCE_S
         since, lost_since = asked.since, 0.0
         while True:
             left = max(0.0, since + patience - time.monotonic())
@@ -161,8 +164,7 @@ class Asking:
             self._drop(asked, len(asked.answers))
             # From the question to when the answer was seen, which is later than it came if the consumer is slow. Too
             # much patience costs a wait if a producer hangs; with too little, what is slow would be asked for twice.
-            taken = time.monotonic() - asked.since
-            self.usual_s = taken if not self.usual_s else 0.8 * self.usual_s + 0.2 * taken
+            self.taken_s.append(time.monotonic() - asked.since)
             return answer
 
     def _avoid(self, name: str, error: Exception, since: float) -> None:

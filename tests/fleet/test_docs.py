@@ -13,7 +13,7 @@ from tests.fleet.test_up import fresh_environment, up
 
 PAGE = (ROOT / "docs" / "scale-out.md").read_text()
 (PROGRAM,) = re.findall(r"```python\n(# train.py.*?)```", PAGE, re.DOTALL)
-ONE_MACHINE, CLUSTER = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+ONE_MACHINE, CLUSTER = re.findall(r"```sh\n(.*?)```", PAGE.partition("## Measured")[0], re.DOTALL)
 
 
 def command(lines: str, name: str) -> list[str]:
