@@ -64,9 +64,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Makes all tests of Ray Data but one slow tests, because its actors start anew in each."""
+    """Makes the tests of Ray Data slow tests, because its actors start anew in each."""
     for item in items:
-        if "ray_data" in item.name and "random-0-csr" not in item.name:
+        if "ray_data" in item.name:
             item.add_marker(pytest.mark.slow)
 
 

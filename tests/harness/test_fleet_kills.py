@@ -31,6 +31,7 @@ sys.exit(fleet.main())
 """
 
 
+@pytest.mark.slow
 def test_a_producer_is_killed_while_the_consumer_reads(tiny_set: Dataset, tiny_folder: Path, tmp_path: Path) -> None:
     skip_unless_available("native_fleet")
     command = [sys.executable, "-c", SHORT, str(tiny_folder), str(tmp_path)]

@@ -186,6 +186,7 @@ def test_a_killed_generation_looks_unfinished_and_keeps_its_whole_plates(tmp_pat
     assert catalogue.load(str(folder)).n_cells == 20_000
 
 
+@pytest.mark.slow
 def test_a_linear_model_learns_the_drug_and_is_worse_on_a_new_plate() -> None:
     """The model is the nearest class mean of log counts, for 60 drugs; cells are held out at random or by plate."""
     design = cells.Design(140_000, 0)
