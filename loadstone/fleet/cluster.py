@@ -11,7 +11,7 @@ from typing import Any
 from loadstone.fleet.actors import Actor
 
 NAMESPACE, PREFIX = "loadstone", "producer-"
-FETCHES_AT_ONCE = 2  # of a producer: one is sent, or its last bytes arrive, while the next is read
+FETCHES_AT_ONCE = 2  # of a producer: one is sent while the next is decoded
 PROBE_S = 5.0  # to reach the cluster's address at all; Ray itself would try for minutes
 NO_CLUSTER = (
     "no Ray cluster was found{where}: start producers with `python -m loadstone.fleet up --producers 4`, or name the "
