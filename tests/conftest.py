@@ -44,11 +44,11 @@ def together(nodeid: str) -> str:
     """What the tests of one process have in common: a file, a loader with its store, or a cluster of Ray."""
     path, _, test = nodeid.partition("::")
     loader = next((part for part in re.split(r"[\[\]-]", test) if part in loaders.NAMES), None)
-    if "fleet" in path or (loader in ("native_fleet", "ray_data") and "test_contract" in path):
+    if "fleet" in path or ("test_contract" in path and loader in OF_RAY):
         return "ray"
-    if Path(path).stem in TOGETHER:
-        return path
-    return f"{loader}" if "test_contract" in path and loader else nodeid
+    if "test_contract" in path and loader:
+        return loader
+    return path if Path(path).stem in TOGETHER else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,7 +17,7 @@ from harness.condition import Condition
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.grids import CSR_BYTES, Grid
+from harness.grids import Grid
 from harness.records import conversion, jsonl
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
@@ -175,7 +175,7 @@ def _rate(row: dict, rows: Sequence[Measurement]) -> Rate:
     last = next(m for m in reversed(rows) if m.condition == condition)
     mbps, ttfb_ms = row["link"]
     from_bucket = row["link"] != (None, None)
-    received = row["read_per_delivered"] * CSR_BYTES * row["values_per_cell"] if from_bucket else 0.0
+    received = summary.read_bytes_per_cell(row) if from_bucket else 0.0
     requests = row["reads_per_1000"] if from_bucket else 0.0
     as_it_is = loaders.get(row["loader"]).store == UNCONVERTED
     return Rate(

@@ -3,6 +3,7 @@
 from itertools import cycle
 
 import matplotlib
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -11,9 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
 from analysis.figures.style import COLOURS, STYLE, Drawn, uncommitted
-from analysis.tables import compare
+from analysis.tables import compare, summary
 from harness.condition import FEWEST_FETCHES
-from harness.grids import CSR_BYTES
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 OTHERS = "0.35"
@@ -28,8 +28,6 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     frame: a table of `summary.table` with all its links. None if none of its rows read a bucket behind a limited link,
     or none read it behind two. Rows with a limit on each connection are left out.
     """
-    if not frame["cells_per_s"].notna().any():
-        return None
     rows = _rows(frame)
     limited = rows[rows["link_mbps"].notna()]
     if limited.empty or rows.groupby("loader")["disk"].nunique().max() < 2:
@@ -76,12 +74,12 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
 def _rows(frame: pd.DataFrame) -> pd.DataFrame:
     """The rows that read a bucket, with what they read it through, and the rate that the link allows them."""
     rows = frame[frame["cells_per_s"].notna() & (frame["output"] == "csr") & (frame["order"] == "random")]
-    rows = rows[[c.ttfb_ms is not None and c.connection_mbps is None for c in rows["condition"]]].copy()
+    from_bucket = [c.ttfb_ms is not None and c.connection_mbps is None for c in rows["condition"]]
+    rows = rows.loc[np.array(from_bucket, bool)].copy()
     rows["setting"] = [f"{c.loader} {compare.setting(c)}".removesuffix(" defaults") for c in rows["condition"]]
     rows["ttfb_ms"] = [c.ttfb_ms for c in rows["condition"]]
     rows["link_mbps"] = pd.Series([c.link_mbps for c in rows["condition"]], rows.index, dtype=float)
-    received = rows["read_per_delivered"] * CSR_BYTES * rows["values_per_cell"]
-    rows["received_bytes_per_cell"] = received
+    rows["received_bytes_per_cell"] = received = summary.read_bytes_per_cell(rows)
     rows["link_cells_per_s"] = rows["link_mbps"] * 1e6 / 8 / received.where(received > 0)
     return rows
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -251,6 +252,11 @@ def _row(
         "marks": list(ok[-1].marks.values()) if ok else [],
         "doubts": sorted({d for m in ok for d in doubts.of_row(m)}) + doubts.of_repeats(ok),
     }
+
+
+def read_bytes_per_cell(rows: Any) -> Any:
+    """The bytes that were read or received for a cell, of rows of `table`, or of one row."""
+    return rows["read_per_delivered"] * CSR_BYTES * rows["values_per_cell"]
 
 
 def _read_bytes(m: Measurement) -> int | None:

@@ -161,11 +161,10 @@ class Asking:
                 continue
             if asked.method == "produce":  # before a plan, files are opened, which says nothing of what follows
                 self.avoided |= {other: time.monotonic() + SLOW_S for other in asked.answers.values()}
-            self._drop(asked, len(asked.answers))
-            # From the question to when the answer was seen, which is later than it came if the consumer is slow. Too
-            # much patience costs a wait if a producer hangs; with too little, what is slow would be asked for twice.
-            if asked.method == "produce":
+                # From the question to when the answer was seen, which is later than it came if the consumer is slow.
+                # Too much patience costs a wait if a producer hangs; with too little, slow ones are asked in vain.
                 self.taken_s.append(time.monotonic() - asked.since)
+            self._drop(asked, len(asked.answers))
             return answer
 
     def _avoid(self, name: str, error: Exception, since: float) -> None:
