@@ -17,6 +17,7 @@ import numpy as np
 
 from loadstone import BlockLoader, open_h5ad
 from loadstone.reading.minibatches import Output
+from loadstone.tokens import BinnedTokens, RankTokens, vocabulary
 
 CELLS, GENES = 64, 16
 
@@ -34,8 +35,10 @@ def main() -> None:
             x.create_dataset("indices", data=np.tile(np.arange(GENES, dtype=np.int32), CELLS), compression="gzip")
         for output in get_args(Output):
             loader = BlockLoader(open_h5ad([path], output=output, index=folder))
-            for _ in loader:
-                pass
+            for batch in loader:
+                if output == "csr":
+                    for encoding in (RankTokens, BinnedTokens):
+                        encoding(vocabulary=vocabulary(GENES))(batch.x)
             loader.close()
 
 

@@ -1,0 +1,135 @@
+"""Tokens are those of a few plain lines, also through the loader; what cannot be encoded is an error."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loadstone import BlockLoader, BlockShuffling, open_h5ad
+from loadstone.tokens import BinnedTokens, RankTokens, TokenBatch, Tokenized, vocabulary
+from tests import tiny
+
+GENES = 30
+KNOWN = np.where(np.arange(GENES) % 7 == 3, -1, np.arange(GENES)[::-1] + 10)  # some genes have no token
+
+
+def genes_of(counts: np.ndarray, tokens: RankTokens | BinnedTokens) -> list[int]:
+    return [g for g in range(len(counts)) if counts[g] > 0 and tokens.vocabulary[g] >= 0]
+
+
+def row(genes: list[int], values: list[int], tokens: RankTokens | BinnedTokens) -> tuple[list, list, list]:
+    """(ids, mask, values) of a cell with these genes."""
+    before, after = ([] if token is None else [token] for token in (tokens.first, tokens.last))
+    ids = before + [int(tokens.vocabulary[g]) for g in genes] + after
+    padding = tokens.length - len(ids)
+    values = [0] * len(before) + values + [0] * (len(after) + padding)
+    return ids + [tokens.pad] * padding, [True] * len(ids) + [False] * padding, values
+
+
+def ranked(counts: np.ndarray, tokens: RankTokens) -> tuple[list, list, list]:
+    genes = genes_of(counts, tokens)
+    genes.sort(key=lambda g: -(np.float32(counts[g]) / tokens.medians[g]))  # stable: equal ones by gene
+    return row(genes[: tokens.most], [0] * min(len(genes), tokens.most), tokens)
+
+
+def binned(counts: np.ndarray, tokens: BinnedTokens) -> tuple[list, list, list]:
+    genes = genes_of(counts, tokens)
+    ordered = sorted(int(counts[g]) for g in genes)
+
+    def quantile(j: int) -> Fraction:
+        place = Fraction(j * (len(ordered) - 1), tokens.bins - 2)
+        below, above = ordered[int(place)], ordered[min(int(place) + 1, len(ordered) - 1)]
+        return below + (above - below) * (place - int(place))
+
+    kept = sorted(sorted(genes, key=lambda g: -counts[g])[: tokens.most])
+    edges = [quantile(j) for j in range(tokens.bins - 1)] if genes else []
+    return row(kept, [sum(edge <= counts[g] for edge in edges) for g in kept], tokens)
+
+
+def same(batch: TokenBatch, expected: list[tuple[list, list, list]]) -> None:
+    ids, mask, values = (np.array(part) for part in zip(*expected, strict=True))
+    np.testing.assert_array_equal(batch.ids, ids)
+    np.testing.assert_array_equal(batch.mask, mask)
+    if batch.values is not None:
+        np.testing.assert_array_equal(batch.values, values)
+
+
+cells = st.lists(
+    st.lists(st.sampled_from([0, 0, 0, 1, 1, 2, 3, 700, 70_000]), min_size=GENES, max_size=GENES),
+    min_size=1,
+    max_size=4,
+)
+special = st.fixed_dictionaries({"first": st.sampled_from([1, None]), "last": st.sampled_from([2, None])})
+
+
+@given(cells, special, st.integers(3, 40), st.integers(0, 99))
+@settings(max_examples=200)
+def test_ranks_are_those_of_plain_lines(counts: list[list[int]], special: dict, length: int, seed: int) -> None:
+    medians = np.random.default_rng(seed).choice([0.5, 1, 1.7, 3], GENES)
+    tokens = RankTokens(vocabulary=KNOWN, medians=medians, length=length, **special)
+    same(tokens(sp.csr_matrix(np.array(counts, np.float32))), [ranked(np.array(each), tokens) for each in counts])
+
+
+@given(cells, special, st.integers(3, 40), st.integers(3, 60))
+@settings(max_examples=200)
+def test_bins_are_those_of_plain_lines(counts: list[list[int]], special: dict, length: int, bins: int) -> None:
+    tokens = BinnedTokens(vocabulary=KNOWN, bins=bins, length=length, **special)
+    same(tokens(sp.csr_matrix(np.array(counts, np.float32))), [binned(np.array(each), tokens) for each in counts])
+
+
+@pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
+def test_genes_may_be_stored_in_any_order_and_with_zeros(kind: type) -> None:
+    counts = np.array([3, 0, 5, 5, 1, 0, 2], np.float32)
+    tokens = kind(vocabulary=vocabulary(7), length=9)
+    order = np.array([6, 2, 5, 0, 3, 4])  # gene 5 with its 0
+    stored = sp.csr_matrix((counts[order], order, [0, len(order)]), (1, 7))
+    for part, expected in zip(tokens(stored), tokens(sp.csr_matrix(counts[None])), strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
+def test_a_loader_yields_tokens_of_its_rows(tiny_folder: Path) -> None:
+    truth = tiny.truth()
+    tokens = RankTokens(vocabulary=vocabulary(tiny.GENES), length=8)
+    source = Tokenized(open_h5ad(sorted(tiny_folder.iterdir())), tokens)
+    loader, seen = BlockLoader(source, sampler=BlockShuffling(4), batch_size=16, fetch_factor=4), []
+    for batch in loader:
+        same(batch.x, [ranked(truth[i], tokens) for i in batch.rows])
+        seen += batch.rows.tolist()
+    loader.close()
+    assert sorted(seen) == list(range(tiny.N))
+
+
+@pytest.mark.parametrize("value", [-1, 0.5, np.nan, np.inf])
+@pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
+def test_what_is_no_count_is_an_error(kind: type, value: float) -> None:
+    x = sp.csr_matrix((np.array([1, value], np.float32), [0, 2], [0, 2]), (1, 3))
+    with pytest.raises(ValueError, match=r"gene 2 of a cell has .*tokens are made from counts"):
+        kind(vocabulary=vocabulary(3))(x)
+
+
+@pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
+def test_a_gene_twice_and_other_genes_are_errors(kind: type) -> None:
+    twice = sp.csr_matrix((np.ones(3, np.float32), [2, 0, 2], [0, 3]), (1, 3))
+    with pytest.raises(ValueError, match="a cell has gene 2 twice"):
+        kind(vocabulary=vocabulary(3))(twice)
+    with pytest.raises(ValueError, match="the cells have 3 genes, and the vocabulary 4"):
+        kind(vocabulary=vocabulary(4))(twice)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RankTokens(vocabulary=vocabulary(3), length=2), "no room for a gene"),
+        (lambda: RankTokens(vocabulary=np.ones(3)), "one integer for each gene"),
+        (lambda: RankTokens(vocabulary=vocabulary(3), medians=np.array([1, 0, 1])), "one number above 0"),
+        (lambda: RankTokens(vocabulary=vocabulary(3), medians=np.ones(4)), "one number above 0"),
+        (lambda: BinnedTokens(vocabulary=vocabulary(3), bins=2), "less than 3"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_errors(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
