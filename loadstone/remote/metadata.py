@@ -151,7 +151,9 @@ def in_rounds[T](files: Sequence[Metadata], read: Callable[[int], T], pool: Thre
 def fetch(files: Iterable[Metadata], pool: ThreadPoolExecutor) -> None:
     """Requests all that is wanted of the files at the same time, and what is then wanted, until nothing is."""
     while True:
-        asked = [(file, wanted) for file in files for wanted in joined(file.wanted)]
+        total = sum(size for file in files for _, size in file.wanted)
+        longest = max(BLOCK, total // CONNECTIONS)  # so that slow connections share what is wanted
+        asked = [(file, wanted) for file in files for wanted in joined(file.wanted, longest)]
         for file in files:
             file.wanted = {}
         if not asked:
@@ -162,12 +164,15 @@ def fetch(files: Iterable[Metadata], pool: ThreadPoolExecutor) -> None:
                 file.take((place, size), data[place - first : place - first + size])
 
 
-def joined(wanted: Iterable[Range]) -> list[list[Range]]:
-    """The ranges, in groups that touch or overlap: each group is one request."""
+def joined(wanted: Iterable[Range], longest: int) -> list[list[Range]]:
+    """The ranges, in groups that touch or overlap: each group is one request.
+
+    longest: bytes of a group, after which another begins.
+    """
     groups: list[list[Range]] = []
     end = -1
     for place, size in sorted(wanted):
-        if place <= end and end - groups[-1][0][0] < MOST_BLOCKS * BLOCK:
+        if place <= end and end - groups[-1][0][0] < longest:
             groups[-1].append((place, size))
         else:
             groups.append([(place, size)])
