@@ -17,7 +17,9 @@ LEAST_PATIENCE_S, PATIENCE = 2.0, 4  # later: PATIENCE times the usual time of a
 RECENT = 15  # answers, whose median time is the usual one
 MOST_ASKED = 2  # producers at a time for the same fetch
 LOOK_S = 1.0  # between two looks at which producers there are
-AVOID_S, SLOW_S = 1.0, 30.0  # how long others are preferred to a producer that was lost, and to one that was slow
+AVOID_S = 1.0  # how long others are preferred to a producer that was lost
+SLOW_S = 30.0  # how long a producer that was late counts as busier than it is, by SLOW_FETCHES
+SLOW_FETCHES = 2 * cluster.FETCHES_AT_ONCE
 
 
 class Asked(NamedTuple):
@@ -49,13 +51,20 @@ class Asking:
         self.first, self.wait_s = first, wait_s
         self.actors: dict[str, Any] = {}
         self.busy: dict[str, int] = {}
-        self.avoided: dict[str, float] = {}  # until when
+        self.avoided: dict[str, float] = {}  # until when, as in `late`
+        self.late: dict[str, float] = {}
         self.looked = 0.0
         self.taken_s: deque[float] = deque(maxlen=RECENT)  # of the last answers; a producer's first opens the files
 
     def plan(self, epoch: int) -> Plan:
-        """What a producer says of the epochs. Errors: `fetches`."""
-        return self._answer(self._ask("plan", epoch))
+        """What a producer says of the epochs. Errors: `fetches`.
+
+        All producers are asked, so that they open the files at the same time. Only one answer is waited for.
+        """
+        asked = self._ask("plan", epoch)
+        for name in self.actors.keys() - asked.tried:
+            self._call(name, asked)
+        return self._answer(asked)
 
     def producers(self) -> int:
         """The number of producers when it was last looked."""
@@ -99,10 +108,12 @@ class Asking:
             if asked.answers:
                 return
             asked.tried.clear()
-        reference = getattr(self.actors[name], asked.method).remote(self.key, self.recipe, *asked.arguments)
-        asked.answers[reference] = name
+        asked.answers[self._call(name, asked)] = name
         asked.tried.add(name)
         self.busy[name] = self.busy.get(name, 0) + 1
+
+    def _call(self, name: str, asked: Asked) -> Any:
+        return getattr(self.actors[name], asked.method).remote(self.key, self.recipe, *asked.arguments)
 
     def _least_busy(self, without: set[str]) -> str | None:
         """The name of a producer; None if there is none besides `without`. ConnectionError if there is none at all."""
@@ -115,7 +126,7 @@ class Asking:
             turned = names[(place := self.first % max(1, len(names))) :] + names[:place]
             free = [name for name in turned if name not in without]
             if free:
-                return min(free, key=lambda name: (self.avoided.get(name, 0) > now, self.busy.get(name, 0)))
+                return min(free, key=lambda name: self._burden(name, now))
             if names:
                 return None
             if now - start > self.wait_s:
@@ -124,6 +135,15 @@ class Asking:
                     f"loadstone.fleet up --producers 4 --address {_address()}`"
                 )
             time.sleep(min(LOOK_S, self.wait_s) / 4)
+
+    def _burden(self, name: str, now: float) -> tuple[bool, int, bool]:
+        """The larger, the less a producer should be asked.
+
+        One that was late still gets fetches when all others have SLOW_FETCHES more: perhaps it opened files, and if all
+        were late but one, that one must not do all the work.
+        """
+        is_late = self.late.get(name, 0) > now
+        return self.avoided.get(name, 0) > now, self.busy.get(name, 0) + is_late * SLOW_FETCHES, is_late
 
     def _answer(self, asked: Asked) -> Any:
         """Waits for the first answer. What was lost is asked for again, and what is late also of another producer."""
@@ -160,7 +180,7 @@ class Asking:
                     since = time.monotonic()
                 continue
             if asked.method == "produce":  # before a plan, files are opened, which says nothing of what follows
-                self.avoided |= {other: time.monotonic() + SLOW_S for other in asked.answers.values()}
+                self.late |= {other: time.monotonic() + SLOW_S for other in asked.answers.values()}
                 # From the question to when the answer was seen, which is later than it came if the consumer is slow.
                 # Too much patience costs a wait if a producer hangs; with too little, slow ones are asked in vain.
                 self.taken_s.append(time.monotonic() - asked.since)

@@ -37,8 +37,8 @@ class FleetDataset(IterableDataset):
     initialized and `ranks` is not given. The producers call open_source, so it must be picklable, and they must be able
     to read what it opens: URLs, or a file system that all share. address: HOST:PORT of the cluster, or "auto"; None:
     RAY_ADDRESS, or the cluster of this machine. ahead: the number of fetches that a rank asks for before it needs them;
-    None: one more than its share of the producers, or fewer if the object store is small. A slow rank holds no more,
-    and no other rank waits for it. wait_s: how long to wait for a producer while there is none, in seconds.
+    None: two for each producer of its share, or fewer if the object store is small. A slow rank holds no more, and no
+    other rank waits for it. wait_s: how long to wait for a producer while there is none, in seconds.
 
     The arguments are checked, and the cluster is joined, when it is first needed: by iterating, `len`, `state_dict` or
     `load_state_dict`. Raises ConnectionError without a cluster or producers, ImportError without Ray, OSError or
@@ -149,7 +149,7 @@ class FleetDataset(IterableDataset):
         """The number of fetches to ask for ahead. ValueError unless the fetches of all ranks fit the object store."""
         fetch, store = plan.row_bytes * plan.length.fetch_rows, cluster.store_bytes()
         fit = int((SHARE_OF_STORE * store / self.ranks - asking.recipe_bytes) / fetch - BESIDE)
-        ahead = self.ahead or max(1, min(1 - -asking.producers() // self.ranks, fit))
+        ahead = self.ahead or max(1, min(cluster.FETCHES_AT_ONCE * -(-asking.producers() // self.ranks), fit))
         if ahead > fit:
             needed = self.ranks * ((ahead + BESIDE) * fetch + asking.recipe_bytes)
             raise ValueError(
