@@ -1,12 +1,13 @@
 """What an encoding of cells as tokens yields, and what all encodings share."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from loadstone.tokens.order import NO_COUNT, TWICE
+from loadstone.tokens.order import NO_COUNT, OUTSIDE, TWICE
 
 FIRST = 4  # the first token of a gene, after the special ones: padding, beginning, end and mask, as slafdb numbers them
 
@@ -53,6 +54,11 @@ class Frame:
             raise ValueError(f"length {self.length} has no room for a gene beside the special tokens")
         object.__setattr__(self, "vocabulary", np.ascontiguousarray(tokens, np.int64))
 
+    @cached_property
+    def has_all(self) -> bool:
+        """Whether every gene has a token."""
+        return bool((self.vocabulary >= 0).all())
+
     @property
     def most(self) -> int:
         """The number of genes of a cell for which there is room."""
@@ -62,13 +68,17 @@ class Frame:
         """ids and mask for the cells of x, to be written. ValueError if x has other genes than the vocabulary."""
         if x.shape[1] != len(self.vocabulary):
             raise ValueError(f"the cells have {x.shape[1]:,} genes, and the vocabulary {len(self.vocabulary):,}")
+        if x.indptr[0] < 0 or (x.indptr[1:] < x.indptr[:-1]).any() or x.indptr[-1] > min(len(x.data), len(x.indices)):
+            raise ValueError("the cells are not a valid CSR matrix: indptr does not fit data and indices")
         return np.empty((x.shape[0], self.length), np.int64), np.empty((x.shape[0], self.length), np.bool_)
 
-    def check(self, x: csr_matrix, wrong: int, where: int) -> None:
-        """ValueError if a compiled loop found a cell that cannot be encoded; wrong, where: see `order.expressed`."""
+    def check(self, x: csr_matrix, where: int, wrong: int) -> None:
+        """ValueError if a compiled loop found a cell that cannot be encoded; where, wrong: see `order.expressed`."""
         if wrong == NO_COUNT:
             value, gene = x.data[where], x.indices[where]
             raise ValueError(f"gene {gene} of a cell has {value}; tokens are made from counts, whole numbers from 0 on")
+        if wrong == OUTSIDE:
+            raise ValueError(f"a cell has gene {x.indices[where]}, and there are {x.shape[1]:,}")
         if wrong == TWICE:
             raise ValueError(f"a cell has gene {where} twice")
 

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from loadstone.codecs.compiled import compiled
 from loadstone.tokens.batch import Frame, TokenBatch
-from loadstone.tokens.order import BUCKETS, DIGITS, FINE, descending, expressed, framed
+from loadstone.tokens.order import FINE, descending, expressed, framed, room
 
 LENGTH, BINS = 1_024, 51
 
@@ -37,38 +37,37 @@ class BinnedTokens(Frame):
         ids, mask = self.rows(x)
         values = np.empty_like(ids)
         arrays = x.data, x.indices, x.indptr
-        self.check(x, *binned(*arrays, self.vocabulary, self.bins, self.special(), self.most, ids, mask, values))
+        self.check(
+            x, *binned(*arrays, self.vocabulary, self.has_all, self.bins, self.special(), self.most, ids, mask, values)
+        )
         return TokenBatch(ids, mask, values)
 
 
 @compiled
-def binned(data, indices, indptr, vocabulary, bins, special, most, ids, mask, bin_of):
-    """Writes the rows of `BinnedTokens`. Returns (what is wrong with a cell, where): see `expressed`."""
-    longest = 0
+def binned(data, indices, indptr, vocabulary, has_all, bins, special, most, ids, mask, values_of):
+    """Writes the rows of `BinnedTokens`. Returns (where, what is wrong): see `expressed`."""
+    genes, values, order, spare = room(indptr)
+    bin_of_place = np.empty(len(order), np.int64)
     for i in range(len(indptr) - 1):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    genes, places, spare_places = np.empty(longest, np.int32), np.empty(longest, np.int32), np.empty(longest, np.int32)
-    values, spare_keys = np.empty(longest, np.float32), np.empty(longest, np.float32)
-    counts = np.empty((DIGITS, BUCKETS), np.int64)
-    for i in range(len(indptr) - 1):
-        n, wrong = expressed(data, indices, indptr[i], indptr[i + 1], vocabulary, genes, values)
+        n, wrong = expressed(data, indices, indptr[i], indptr[i + 1], vocabulary, has_all, genes, values)
         if wrong != FINE:
-            return wrong, n
-        descending(values, n, places, spare_keys, spare_places, counts)
-        spare_places[:n] = 0  # the bin of each gene that is kept
-        first = 0
-        for j in range(n):
-            if values[j] != values[first]:
-                first = j
-            if j < most:
-                spare_places[places[j]] = (n - 1 - first) * (bins - 2) // (n - 1) + 1 if n > 1 else bins - 1
+            return n, wrong
+        descending(values, n, True, order, spare)
+        value, bin_of_value = np.float32(0), bins - 1
+        for j in range(min(n, most)):
+            place = np.uint32(order[j])
+            if values[place] != value:
+                value = values[place]
+                bin_of_value = (n - 1 - j) * (bins - 2) // (n - 1) + 1 if n > 1 else bins - 1
+            bin_of_place[place] = bin_of_value
+        for j in range(most, n):
+            bin_of_place[np.uint32(order[j])] = 0
         kept = 0
         for j in range(n):
-            if spare_places[j]:
-                genes[kept], spare_places[kept] = genes[j], spare_places[j]
-                kept += 1
+            genes[kept], bin_of_place[kept] = genes[j], bin_of_place[j]
+            kept += bin_of_place[j] > 0
         begin = framed(genes, kept, vocabulary, special, ids[i], mask[i])
-        bin_of[i] = 0
+        values_of[i, :begin], values_of[i, begin + kept :] = 0, 0
         for j in range(kept):
-            bin_of[i, begin + j] = spare_places[j]
-    return FINE, 0
+            values_of[i, begin + j] = bin_of_place[j]
+    return 0, FINE

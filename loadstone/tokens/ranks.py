@@ -7,9 +7,10 @@ from scipy.sparse import csr_matrix
 
 from loadstone.codecs.compiled import compiled
 from loadstone.tokens.batch import Frame, TokenBatch
-from loadstone.tokens.order import BUCKETS, DIGITS, FINE, descending, expressed, framed
+from loadstone.tokens.order import FINE, descending, expressed, framed, room
 
 LENGTH = 2_048  # of Geneformer's first models
+NONE = np.empty(0, np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +28,9 @@ class RankTokens(Frame):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        medians = np.ones(len(self.vocabulary)) if self.medians is None else self.medians
-        medians = np.ascontiguousarray(medians, np.float32)
+        if self.medians is None:
+            return
+        medians = np.ascontiguousarray(self.medians, np.float32)
         if medians.shape != self.vocabulary.shape or not (np.isfinite(medians) & (medians > 0)).all():
             raise ValueError("medians is one number above 0 for each gene of the vocabulary")
         object.__setattr__(self, "medians", medians)
@@ -40,29 +42,26 @@ class RankTokens(Frame):
         number of genes than the vocabulary's.
         """
         ids, mask = self.rows(x)
+        medians = NONE if self.medians is None else self.medians
         arrays = x.data, x.indices, x.indptr
-        self.check(x, *rank(*arrays, self.vocabulary, self.medians, self.special(), self.most, ids, mask))
+        self.check(x, *rank(*arrays, self.vocabulary, self.has_all, medians, self.special(), self.most, ids, mask))
         return TokenBatch(ids, mask, None)
 
 
 @compiled
-def rank(data, indices, indptr, vocabulary, medians, special, most, ids, mask):
-    """Writes the rows of `RankTokens`. Returns (what is wrong with a cell, where): see `expressed`."""
-    longest = 0
+def rank(data, indices, indptr, vocabulary, has_all, medians, special, most, ids, mask):
+    """Writes the rows of `RankTokens`. medians: empty for none. Returns (where, what is wrong): see `expressed`."""
+    genes, values, order, spare = room(indptr)
     for i in range(len(indptr) - 1):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    genes, places, spare_places = np.empty(longest, np.int32), np.empty(longest, np.int32), np.empty(longest, np.int32)
-    values, spare_keys = np.empty(longest, np.float32), np.empty(longest, np.float32)
-    counts = np.empty((DIGITS, BUCKETS), np.int64)
-    for i in range(len(indptr) - 1):
-        n, wrong = expressed(data, indices, indptr[i], indptr[i + 1], vocabulary, genes, values)
+        n, wrong = expressed(data, indices, indptr[i], indptr[i + 1], vocabulary, has_all, genes, values)
         if wrong != FINE:
-            return wrong, n
-        for j in range(n):
-            values[j] /= medians[genes[j]]
-        descending(values, n, places, spare_keys, spare_places, counts)
+            return n, wrong
+        if len(medians):
+            for j in range(n):
+                values[j] /= medians[np.uint32(genes[j])]
+        descending(values, n, not len(medians), order, spare)
         n = min(n, most)
         for j in range(n):
-            spare_places[j] = genes[places[j]]
-        framed(spare_places, n, vocabulary, special, ids[i], mask[i])
-    return FINE, 0
+            order[j] = genes[order[j]]
+        framed(order, n, vocabulary, special, ids[i], mask[i])
+    return 0, FINE

@@ -32,7 +32,8 @@ def row(genes: list[int], values: list[int], tokens: RankTokens | BinnedTokens) 
 
 def ranked(counts: np.ndarray, tokens: RankTokens) -> tuple[list, list, list]:
     genes = genes_of(counts, tokens)
-    genes.sort(key=lambda g: -(np.float32(counts[g]) / tokens.medians[g]))  # stable: equal ones by gene
+    medians = np.ones(len(counts), np.float32) if tokens.medians is None else tokens.medians
+    genes.sort(key=lambda g: -(np.float32(counts[g]) / medians[g]))  # stable: equal ones by gene
     return row(genes[: tokens.most], [0] * min(len(genes), tokens.most), tokens)
 
 
@@ -69,8 +70,9 @@ special = st.fixed_dictionaries({"first": st.sampled_from([1, None]), "last": st
 @given(cells, special, st.integers(3, 40), st.integers(0, 99))
 @settings(max_examples=200)
 def test_ranks_are_those_of_plain_lines(counts: list[list[int]], special: dict, length: int, seed: int) -> None:
-    medians = np.random.default_rng(seed).choice([0.5, 1, 1.7, 3], GENES)
-    tokens = RankTokens(vocabulary=KNOWN, medians=medians, length=length, **special)
+    medians = None if seed % 2 else np.random.default_rng(seed).choice([0.5, 1, 1.7, 3], GENES)
+    known = KNOWN if seed % 3 else vocabulary(GENES)
+    tokens = RankTokens(vocabulary=known, medians=medians, length=length, **special)
     same(tokens(sp.csr_matrix(np.array(counts, np.float32))), [ranked(np.array(each), tokens) for each in counts])
 
 
@@ -79,6 +81,17 @@ def test_ranks_are_those_of_plain_lines(counts: list[list[int]], special: dict, 
 def test_bins_are_those_of_plain_lines(counts: list[list[int]], special: dict, length: int, bins: int) -> None:
     tokens = BinnedTokens(vocabulary=KNOWN, bins=bins, length=length, **special)
     same(tokens(sp.csr_matrix(np.array(counts, np.float32))), [binned(np.array(each), tokens) for each in counts])
+
+
+@pytest.mark.parametrize("medians", [None, np.random.default_rng(1).uniform(0.1, 5, 3_000)])
+def test_cells_of_many_genes_are_those_of_plain_lines(medians: np.ndarray | None) -> None:
+    counts = (np.random.default_rng(2).lognormal(1, 2, (3, 3_000)) - 1).astype(np.int32).clip(0)
+    x = sp.csr_matrix(counts.astype(np.float32))
+    for length in (500, 4_000):
+        ranks = RankTokens(vocabulary=vocabulary(3_000), medians=medians, length=length)
+        same(ranks(x), [ranked(each, ranks) for each in counts])
+        bins = BinnedTokens(vocabulary=vocabulary(3_000), length=length)
+        same(bins(x), [binned(each, bins) for each in counts])
 
 
 @pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
@@ -118,6 +131,22 @@ def test_a_gene_twice_and_other_genes_are_errors(kind: type) -> None:
         kind(vocabulary=vocabulary(3))(twice)
     with pytest.raises(ValueError, match="the cells have 3 genes, and the vocabulary 4"):
         kind(vocabulary=vocabulary(4))(twice)
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr", "message"),
+    [
+        ([0, 9], [0, 2], "a cell has gene 9, and there are 4"),
+        ([0, -1], [0, 2], "gene -1"),
+        ([0, 1], [0, 3], "not a valid"),
+    ],
+)
+@pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
+def test_a_matrix_that_is_not_valid_is_an_error(kind: type, indices: list, indptr: list, message: str) -> None:
+    x = sp.csr_matrix((1, 4), dtype=np.float32)
+    x.data, x.indices, x.indptr = np.ones(2, np.float32), np.array(indices, np.int32), np.array(indptr, np.int32)
+    with pytest.raises(ValueError, match=message):
+        kind(vocabulary=vocabulary(4))(x)
 
 
 @pytest.mark.parametrize(
