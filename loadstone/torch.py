@@ -9,6 +9,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from loadstone.loader import BlockLoader, Source
 from loadstone.reading.minibatches import Rows
+from loadstone.tokens import Frame, TokenBatch, Tokenized
 
 
 class BlockDataset(IterableDataset):
@@ -16,6 +17,8 @@ class BlockDataset(IterableDataset):
 
     Each dict holds the key "x" with the rows, float32 (rows, genes), as a dense tensor if `dense` is true and otherwise
     as a sparse CSR tensor; the key "rows" with the row ids, int64 (rows,); and for each label name its codes, (rows,).
+    With `tokens`, such as `RankTokens`, the keys "ids", "mask" and perhaps "values" of a `TokenBatch` take the place of
+    "x".
 
     open_source: a function that opens and returns a source of CSR minibatches, for example `partial(open_h5ad, paths)`.
     Each worker process calls it, because threads and open files cannot be shared with a forked process. arguments: the
@@ -27,10 +30,13 @@ class BlockDataset(IterableDataset):
     order if there are worker processes. If there are none, every epoch after a complete one is empty.
     """
 
-    def __init__(self, open_source: Callable[[], Source], *, dense: bool = False, **arguments: Any) -> None:
+    def __init__(
+        self, open_source: Callable[[], Source], *, dense: bool = False, tokens: Frame | None = None, **arguments: Any
+    ) -> None:
         super().__init__()
+        not_both(dense, tokens)
         arguments["rank"], arguments["ranks"] = ranks_of(arguments)
-        self.open_source, self.dense, self.arguments = open_source, dense, arguments
+        self.open_source, self.dense, self.tokens, self.arguments = open_source, dense, tokens, arguments
         # (epoch index, number of minibatches delivered in this epoch), in memory shared with persistent workers.
         self.position = torch.zeros(2, dtype=torch.int64).share_memory_()
 
@@ -43,7 +49,7 @@ class BlockDataset(IterableDataset):
             for batch in loader.epoch(epoch, delivered):
                 if worker is None:
                     self.position[1] = loader.delivered
-                yield {"x": self._tensor(batch.x), "rows": torch.from_numpy(batch.rows), **as_tensors(batch.labels)}
+                yield self._tensors(batch.x) | {"rows": torch.from_numpy(batch.rows), **as_tensors(batch.labels)}
         finally:
             loader.close()
 
@@ -84,12 +90,24 @@ class BlockDataset(IterableDataset):
         self.position[:] = torch.tensor([state["epoch"], state["delivered"]])
 
     def _loader(self, **worker_share: Any) -> BlockLoader:
-        return BlockLoader(self.open_source(), **self.arguments, **worker_share)
+        source = self.open_source()
+        return BlockLoader(Tokenized(source, self.tokens) if self.tokens else source, **self.arguments, **worker_share)
 
-    def _tensor(self, x: Any) -> torch.Tensor:
+    def _tensors(self, x: Any) -> dict[str, torch.Tensor]:
+        if self.tokens:
+            return tokens_as_tensors(x)
         if self.dense:
-            return torch.from_numpy(x.toarray())
-        return sparse(Rows(x.data, x.indices, x.indptr), x.shape[1])
+            return {"x": torch.from_numpy(x.toarray())}
+        return {"x": sparse(Rows(x.data, x.indices, x.indptr), x.shape[1])}
+
+
+def not_both(dense: bool, tokens: Frame | None) -> None:
+    if dense and tokens:
+        raise ValueError("dense= and tokens= are two forms of a minibatch: take one")
+
+
+def tokens_as_tensors(batch: TokenBatch) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(part) for name, part in batch._asdict().items() if part is not None}
 
 
 def ranks_of(arguments: Mapping[str, Any]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadstone.fleet.produce import Plan, Producer
-from loadstone.fleet.wire import Slab
+from loadstone.fleet.wire import Slab, TokenSlab
 from loadstone.sampling.resuming import Span
 
 RECIPES_OPEN = 4  # at the same time in an actor, unless more are in use
@@ -37,7 +37,7 @@ class Actor:
         with self._using(key, recipe) as producer:
             return producer.plan(epoch)
 
-    def produce(self, key: str, recipe: Sequence[Any], epoch: int, spans: Sequence[Span]) -> Slab:
+    def produce(self, key: str, recipe: Sequence[Any], epoch: int, spans: Sequence[Span]) -> Slab | TokenSlab:
         with self._using(key, recipe) as producer:
             return producer.produce(epoch, spans)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from loadstone.fleet import cluster
 from loadstone.fleet.produce import Plan, Recipe
-from loadstone.fleet.wire import Slab
+from loadstone.fleet.wire import Slab, TokenSlab
 from loadstone.sampling.resuming import Span
 
 FIRST_PATIENCE_S = 30.0  # after which another producer is asked too, while none has answered: they open files
@@ -70,7 +70,7 @@ class Asking:
         """The number of producers when it was last looked."""
         return len(self.actors)
 
-    def fetches(self, epoch: int, wanted: Iterable[Sequence[Span]], ahead: int) -> Iterator[Slab]:
+    def fetches(self, epoch: int, wanted: Iterable[Sequence[Span]], ahead: int) -> Iterator[Slab | TokenSlab]:
         """The rows at the given positions of an epoch's order, in the order in which they are wanted.
 
         ahead: the number of fetches that are asked for beyond the one that was yielded last. When the iterator is

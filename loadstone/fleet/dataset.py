@@ -11,12 +11,14 @@ from torch.utils.data import IterableDataset, get_worker_info
 from loadstone.fleet import cluster
 from loadstone.fleet.asking import Asking
 from loadstone.fleet.produce import Plan, Recipe
+from loadstone.fleet.wire import Slab, TokenSlab
 from loadstone.loader import Source
 from loadstone.reading.densify import Densifier
 from loadstone.reading.validate import count
 from loadstone.sampling.resuming import Left, Part
 from loadstone.sampling.samplers import BlockShuffling
-from loadstone.torch import as_tensors, ranks_of, sparse
+from loadstone.tokens import Frame
+from loadstone.torch import as_tensors, not_both, ranks_of, sparse, tokens_as_tensors
 
 SHARE_OF_STORE = 0.5  # of Ray's object store, which the fetches of all ranks may take
 BESIDE = 2  # fetches of a rank beside those ahead: the one in hand, and one that was asked of a second producer too
@@ -29,11 +31,12 @@ class FleetDataset(IterableDataset):
     (rows, genes), a dense tensor if `dense` is true and otherwise sparse CSR; "rows", the row ids, int64 (rows,); and
     for each label name its codes, (rows,). For the same arguments they are those of `BlockDataset`, bit for bit, for
     any number of producers, and if producers are lost. What is sent is CSR; `dense` makes it dense in this process.
+    With `tokens`, producers encode the cells, and what is sent are tokens without padding.
 
     Call `set_epoch` before each epoch. Without this call, an iteration after one that was stopped early is the rest of
     the same epoch, and every iteration after a complete one is empty.
 
-    open_source, dense, arguments: as for `BlockDataset`; rank and ranks come from torch.distributed if it is
+    open_source, dense, tokens, arguments: as for `BlockDataset`; rank and ranks come from torch.distributed if it is
     initialized and `ranks` is not given. The producers call open_source, so it must be picklable, and they must be able
     to read what it opens: URLs, or a file system that all share. address: HOST:PORT of the cluster, or "auto"; None:
     RAY_ADDRESS, or the cluster of this machine. ahead: the number of fetches that a rank asks for before it needs them;
@@ -51,6 +54,7 @@ class FleetDataset(IterableDataset):
         open_source: Callable[[], Source],
         *,
         dense: bool = False,
+        tokens: Frame | None = None,
         address: str | None = None,
         ahead: int | None = None,
         wait_s: float = 60.0,
@@ -62,12 +66,14 @@ class FleetDataset(IterableDataset):
         self.rank, self.ranks = ranks_of(arguments)
         if not 0 <= self.rank < count("ranks", self.ranks):
             raise ValueError(f"rank {self.rank} is not one of {self.ranks}")
-        self.dense, self.address, self.wait_s = dense, address, wait_s
+        not_both(dense, tokens)
+        self.dense, self.tokens, self.address, self.wait_s = dense, tokens, address, wait_s
         self.ahead = None if ahead is None else count("ahead", ahead)
         self.labels = dict(arguments.pop("labels", None) or {})
         self.drop_last, self.seed = bool(arguments.get("drop_last", False)), arguments.get("seed", 0)
         arguments = {name: value for name, value in arguments.items() if name not in ("rank", "ranks")}
-        self.recipe = Recipe(open_source=open_source, arguments=arguments | _for_block(arguments, self.labels))
+        arguments |= _for_block(arguments, self.labels)
+        self.recipe = Recipe(open_source=open_source, arguments=arguments, tokens=tokens)
         self.epoch, self.delivered = 0, 0
         self.parts: list[Part] = []  # of this epoch, that other numbers of ranks delivered
         self.joined: tuple[Asking, Plan] | None = None
@@ -84,14 +90,22 @@ class FleetDataset(IterableDataset):
         for _, _, cuts in spans:
             slab = next(slabs)
             for start, stop in pairwise(cuts.tolist()):
-                rows, ids = slab.cut(start, stop), slab.ids[start:stop].copy()
+                ids = slab.ids[start:stop].copy()
                 self.delivered += 1
-                yield {
-                    "x": torch.from_numpy(densifier.dense(*rows)) if densifier else sparse(rows, plan.n_genes),
+                yield self._tensors(slab, start, stop, plan.n_genes, densifier) | {
                     "rows": torch.from_numpy(ids),
                     **as_tensors({name: codes[ids] for name, codes in self.labels.items()}),
                 }
             del slab  # so that the object store is free of it while the next is waited for
+
+    def _tensors(
+        self, slab: Slab | TokenSlab, start: int, stop: int, n_genes: int, densifier: Densifier | None
+    ) -> dict[str, torch.Tensor]:
+        if isinstance(slab, TokenSlab):
+            assert self.tokens  # or producers would have sent CSR
+            return tokens_as_tensors(slab.cut(start, stop, self.tokens))
+        rows = slab.cut(start, stop)
+        return {"x": torch.from_numpy(densifier.dense(*rows)) if densifier else sparse(rows, n_genes)}
 
     def __len__(self) -> int:
         """The number of minibatches of this rank in what is left of the epoch since the number of ranks changed."""

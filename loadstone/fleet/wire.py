@@ -7,6 +7,8 @@ import numpy as np
 
 from loadstone.codecs.compiled import compiled
 from loadstone.reading.minibatches import Rows
+from loadstone.tokens import Frame, TokenBatch
+from loadstone.tokens.packing import Packed
 
 MOST_OF_A_BYTE = 255
 NARROW_GENES = 2**16  # gene indices of fewer genes are sent as uint16
@@ -33,6 +35,19 @@ class Slab(NamedTuple):
         first, last = int(self.indptr[start]), int(self.indptr[stop])
         indptr = (self.indptr[start : stop + 1] - first).astype(np.int32)
         return Rows(self.data[first:last].astype(np.float32), self.indices[first:last].astype(np.int32), indptr)
+
+
+class TokenSlab(NamedTuple):
+    """The tokens of a fetch. ids: of the rows in the source, int64 (rows,). The others: see `packing.Packed`."""
+
+    ids: np.ndarray
+    indptr: np.ndarray
+    tokens: np.ndarray
+    values: np.ndarray | None
+
+    def cut(self, start: int, stop: int, frame: Frame) -> TokenBatch:
+        """The cells `start` to `stop` (exclusive), as the encoding `frame` made them; all are new arrays."""
+        return Packed(*self[1:]).cut(start, stop, frame)
 
 
 def slab(ids: np.ndarray, rows: Rows, n_genes: int, empty: Callable[[int, type], np.ndarray] = np.empty) -> Slab:

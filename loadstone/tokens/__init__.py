@@ -11,9 +11,9 @@
 of the expression of each.
 """
 
-from loadstone.tokens.batch import TokenBatch, vocabulary
+from loadstone.tokens.batch import Frame, TokenBatch, vocabulary
 from loadstone.tokens.bins import BinnedTokens
 from loadstone.tokens.ranks import RankTokens
 from loadstone.tokens.tokenized import Tokenized
 
-__all__ = ["BinnedTokens", "RankTokens", "TokenBatch", "Tokenized", "vocabulary"]
+__all__ = ["BinnedTokens", "Frame", "RankTokens", "TokenBatch", "Tokenized", "vocabulary"]

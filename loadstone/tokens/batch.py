@@ -32,7 +32,7 @@ def vocabulary(n_genes: int) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """Where the genes of a cell are put in its row.
+    """What `RankTokens` and `BinnedTokens` share: where the genes of a cell are put in its row.
 
     vocabulary: the token of each gene, integers (genes,), or -1 for a gene that the model does not know, which is left
     out as if the cell had none of it. length: tokens of a cell at most, special ones included. first, last: the tokens
@@ -50,9 +50,15 @@ class Frame:
         tokens = np.asarray(self.vocabulary)
         if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
             raise ValueError("vocabulary is one integer for each gene: its token, or -1")
+        if min(self.pad, 0 if self.first is None else self.first, 0 if self.last is None else self.last) < 0:
+            raise ValueError("tokens are numbers from 0 on: first, last and pad must be such")
         if self.most < 1:
             raise ValueError(f"length {self.length} has no room for a gene beside the special tokens")
         object.__setattr__(self, "vocabulary", np.ascontiguousarray(tokens, np.int64))
+
+    def __call__(self, x: csr_matrix) -> TokenBatch:
+        """The tokens of cells: x is CSR (cells, genes) with their counts."""
+        raise NotImplementedError
 
     @cached_property
     def has_all(self) -> bool:
@@ -66,6 +72,8 @@ class Frame:
 
     def rows(self, x: csr_matrix) -> tuple[np.ndarray, np.ndarray]:
         """ids and mask for the cells of x, to be written. ValueError if x has other genes than the vocabulary."""
+        if not isinstance(x, csr_matrix):
+            raise ValueError(f'tokens are made from CSR minibatches, not {type(x).__name__}: take output="csr"')
         if x.shape[1] != len(self.vocabulary):
             raise ValueError(f"the cells have {x.shape[1]:,} genes, and the vocabulary {len(self.vocabulary):,}")
         if x.indptr[0] < 0 or (x.indptr[1:] < x.indptr[:-1]).any() or x.indptr[-1] > min(len(x.data), len(x.indices)):

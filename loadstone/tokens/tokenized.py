@@ -1,14 +1,13 @@
 """A source whose minibatches are tokens."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from loadstone.loader import Source
 from loadstone.reading.gathering import Gathering
-from loadstone.tokens.batch import TokenBatch
+from loadstone.tokens.batch import Frame, TokenBatch
 
 
 class Tokenized:
@@ -18,7 +17,7 @@ class Tokenized:
     decode the next fetch.
     """
 
-    def __init__(self, source: Source, tokens: Callable[[csr_matrix], TokenBatch]) -> None:
+    def __init__(self, source: Source, tokens: Frame) -> None:
         self.source, self.tokens = source, tokens
 
     @property

@@ -6,6 +6,7 @@ from torch.utils.data import DataLoader
 
 from loadstone import BlockShuffling, BlockWeightedSampling, Streaming
 from loadstone.fleet import cluster
+from loadstone.tokens import BinnedTokens, RankTokens, vocabulary
 from loadstone.torch import BlockDataset
 from tests import tiny
 from tests.fleet.conftest import SETTINGS, rows_of
@@ -43,6 +44,8 @@ def test_every_argument_gives_what_it_gives_locally(producers, fleet, opened) ->
     producers(2)
     cases = [
         {"dense": True, "labels": {"plate": PLATES}},
+        {"tokens": RankTokens(vocabulary=vocabulary(tiny.GENES), length=9), "labels": {"plate": PLATES}},
+        {"tokens": BinnedTokens(vocabulary=vocabulary(tiny.GENES)), "fetch_factor": 9},
         {"subset": range(3, N, 3), "labels": {"plate": PLATES}, "sampler": BlockShuffling()},
         {"sampler": Streaming(shuffle=True), "seed": 3, "drop_last": True, "rank": 1, "ranks": 3},
         {"sampler": BlockWeightedSampling(PLATES + 1, n_drawn=200), "ahead": 5},

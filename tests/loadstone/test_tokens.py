@@ -1,6 +1,7 @@
 """Tokens are those of a few plain lines, also through the loader; what cannot be encoded is an error."""
 
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from loadstone import BlockLoader, BlockShuffling, open_h5ad
 from loadstone.tokens import BinnedTokens, RankTokens, TokenBatch, Tokenized, vocabulary
 from tests import tiny
+from tests.conftest import skip_unless_available
 
 GENES = 30
 KNOWN = np.where(np.arange(GENES) % 7 == 3, -1, np.arange(GENES)[::-1] + 10)  # some genes have no token
@@ -116,6 +118,26 @@ def test_a_loader_yields_tokens_of_its_rows(tiny_folder: Path) -> None:
     assert sorted(seen) == list(range(tiny.N))
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torch_gets_tokens_of_its_rows(tiny_folder: Path, workers: int) -> None:
+    skip_unless_available("scdataset")  # torch
+    from torch.utils.data import DataLoader
+
+    from loadstone.torch import BlockDataset
+
+    tokens = BinnedTokens(vocabulary=vocabulary(tiny.GENES), length=8)
+    opened = partial(open_h5ad, sorted(tiny_folder.iterdir()), threads=1)
+    dataset = BlockDataset(opened, tokens=tokens, batch_size=64, fetch_factor=2, labels={"odd": np.arange(tiny.N) % 2})
+    batches = list(DataLoader(dataset, batch_size=None, num_workers=workers))
+    assert sum(len(batch["rows"]) for batch in batches) == tiny.N
+    for batch in batches:
+        assert list(batch) == ["ids", "mask", "values", "rows", "odd"]
+        parts = TokenBatch(*(batch[name].numpy() for name in ("ids", "mask", "values")))
+        same(parts, [binned(tiny.truth()[i], tokens) for i in batch["rows"].tolist()])
+    with pytest.raises(ValueError, match="two forms of a minibatch"):
+        BlockDataset(opened, tokens=tokens, dense=True)
+
+
 @pytest.mark.parametrize("value", [-1, 0.5, np.nan, np.inf])
 @pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
 def test_what_is_no_count_is_an_error(kind: type, value: float) -> None:
@@ -157,6 +179,8 @@ def test_a_matrix_that_is_not_valid_is_an_error(kind: type, indices: list, indpt
         (lambda: RankTokens(vocabulary=vocabulary(3), medians=np.array([1, 0, 1])), "one number above 0"),
         (lambda: RankTokens(vocabulary=vocabulary(3), medians=np.ones(4)), "one number above 0"),
         (lambda: BinnedTokens(vocabulary=vocabulary(3), bins=2), "less than 3"),
+        (lambda: RankTokens(vocabulary=vocabulary(3), pad=-1), "numbers from 0 on"),
+        (lambda: RankTokens(vocabulary=vocabulary(3))(np.ones((1, 3))), "not ndarray: take output"),
     ],
 )
 def test_arguments_that_do_not_fit_are_errors(make, message: str) -> None:
