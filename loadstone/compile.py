@@ -28,13 +28,14 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "few.h5ad"
         with h5py.File(path, "w") as file:
+            file["var/_index"] = [str(gene) for gene in range(GENES)]
             x = file.create_group("X")
             x.attrs.update({"encoding-type": "csr_matrix", "shape": (CELLS, GENES)})
             x["indptr"] = np.arange(CELLS + 1) * GENES
             x.create_dataset("data", data=np.ones(CELLS * GENES, np.float32), compression="gzip")
             x.create_dataset("indices", data=np.tile(np.arange(GENES, dtype=np.int32), CELLS), compression="gzip")
         for output in get_args(Output):
-            loader = BlockLoader(open_h5ad([path], output=output, index=folder))
+            loader = BlockLoader(open_h5ad([path, path], output=output))
             for batch in loader:
                 if output == "csr":
                     for encoding in (RankTokens, BinnedTokens):

@@ -1,12 +1,14 @@
 """Gene names: files that are read as one matrix must have the same genes in the same order."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from loadstone.reading.files import describing
+
+AtOnce = Callable[[Any], tuple[np.ndarray, np.ndarray] | None]
 
 
 def name_column(root: Any, matrix: str) -> Any:
@@ -55,14 +57,22 @@ def check_same(files: Iterable[tuple[str, Any]], matrix: str) -> None:
             raise ValueError(f"{first} and {name} differ in their genes: {different}")
 
 
-def digest(path: str, root: Any, matrix: str) -> str:
-    """A hash of the gene names and their order, in hexadecimal; "" if the file has no gene names. See `check_same`."""
-    names = _names(path, root, matrix)
-    if names is None:
-        return ""
-    encoded = [name if isinstance(name, bytes) else str(name).encode() for name in names.tolist()]
-    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))  # without them, "ab", "c" would be "a", "bc"
-    return sha256(lengths.tobytes() + b"".join(encoded)).hexdigest()
+def digest(path: str, root: Any, matrix: str, at_once: AtOnce = lambda column: None) -> str:
+    """A hash of the gene names and their order, in hexadecimal; "" if the file has no gene names. See `check_same`.
+
+    at_once: reads the lengths and the bytes of all names, see `h5ad_names.joined`; None: they are read one by one.
+    """
+    with describing(path):
+        column = name_column(root, matrix)
+        if column is None:
+            return ""
+        parts = at_once(column)
+        if parts is None:
+            encoded = [name if isinstance(name, bytes) else str(name).encode() for name in column[:].tolist()]
+            lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+            parts = lengths, np.frombuffer(b"".join(encoded), np.uint8)
+    lengths, names = parts  # without the lengths, "ab", "c" would be "a", "bc"
+    return sha256(lengths.tobytes() + names.tobytes()).hexdigest()
 
 
 def _names(path: str, root: Any, matrix: str) -> np.ndarray | None:

@@ -82,10 +82,14 @@ def open_h5ad(
             opened = None if index is None else _indexed(Path(index), paths, fds, matrix, files)
             if opened is None:
                 matrices = [_stored(path, fd, matrix, files) for path, fd in zip(paths, fds, strict=True)]
-                _check_alike(matrices, matrix)
+                _check_forms(matrices)
                 if matrices[0].form == "dense":
+                    _check_genes(matrices, matrix)
                     return _open_dense(matrices, output, files)
-                opened = [_csr(stored, matrix, files, named=index is not None) for stored in matrices]
+                named = index is not None or len(matrices) > 1
+                opened = [_csr(stored, matrix, files, named) for stored in matrices]
+                if len({csr.genes for csr in opened}) > 1:
+                    _check_genes(matrices, matrix)
         parts = []
         for path, fd, csr in zip(paths, fds, opened, strict=True):
             with describing(path):
@@ -121,8 +125,8 @@ def _csr(stored: StoredMatrix, matrix: str, files: Files, named: bool) -> Csr:
         return Csr(**{name: read() for name, read in fields.items()})
 
 
-def _check_alike(matrices: Sequence[StoredMatrix], matrix: str) -> None:
-    """ValueError unless all matrices have one form and the same genes."""
+def _check_forms(matrices: Sequence[StoredMatrix]) -> None:
+    """ValueError unless all matrices have one form and the same number of genes."""
     first = matrices[0]
     for stored in matrices:
         if (stored.form, stored.n_genes) != (first.form, first.n_genes):
@@ -130,6 +134,10 @@ def _check_alike(matrices: Sequence[StoredMatrix], matrix: str) -> None:
                 f"{first.path} and {stored.path} differ in form or number of genes: "
                 f"{first.form} with {first.n_genes:,} and {stored.form} with {stored.n_genes:,}"
             )
+
+
+def _check_genes(matrices: Sequence[StoredMatrix], matrix: str) -> None:
+    """ValueError unless all matrices have the same genes."""
     if len({stored.x.id for stored in matrices}) > 1:
         genes.check_same(((stored.path, stored.x.file) for stored in matrices), matrix)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import h5py
 import numpy as np
 
-from loadstone.formats import genes
+from loadstone.formats import genes, h5ad_names
 from loadstone.formats.h5ad_index import Csr
 from loadstone.formats.h5ad_layout import Layout, array_of, layout_of
 from loadstone.reading import validate
@@ -92,8 +92,15 @@ def csr_fields(
         "starts": starts,
         "data": lambda: _stored(f"{name}/data", data),
         "indices": lambda: _stored(f"{name}/indices", indices),
-        "genes": lambda: genes.digest(stored.path, stored.x.file, matrix) if named else "",
+        "genes": lambda: _digest(stored, matrix, read) if named else "",
     }
+
+
+def _digest(stored: StoredMatrix, matrix: str, read: Read) -> str:
+    """See `genes.digest`. read: see `arrays.Table`."""
+    return genes.digest(
+        stored.path, stored.x.file, matrix, lambda column: h5ad_names.joined(column, stored.path, stored.fd, read)
+    )
 
 
 def part(name: str, fd: int, csr: Csr, file_bytes: int, verify: Verify, read: Read) -> Part:
