@@ -125,8 +125,8 @@ def _dots(ax: Axes, rows: pd.DataFrame, looks: dict[str, tuple[str, str]]) -> No
 
 
 def _rates(axis: Axis) -> None:
-    """Ticks of a logarithmic axis at 1, 2 and 5 times the powers of ten, in full, with lines across the panel."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    """Ticks of a logarithmic axis at 1 and 3 times the powers of ten, in full, with lines across the panel."""
+    axis.set_major_locator(LogLocator(subs=(1, 3)))
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_locator(NullLocator())
     axis.grid(lw=0.3)

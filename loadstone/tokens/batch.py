@@ -35,9 +35,9 @@ class Frame:
     """What `RankTokens` and `BinnedTokens` share: where the genes of a cell are put in its row.
 
     vocabulary: the token of each gene, integers (genes,), or -1 for a gene that the model does not know, which is left
-    out as if the cell had none of it. length: tokens of a cell at most, special ones included. first, last: the tokens
-    before and after the genes; None: there is none. pad: the token of padding. ValueError for values that do not fit
-    together.
+    out as if the cell had none of it. A cell of which no gene is left has the special tokens alone. length: tokens of a
+    cell at most, special ones included. first, last: the tokens before and after the genes; None: there is none. pad:
+    the token of padding. ValueError for values that do not fit together.
     """
 
     vocabulary: np.ndarray

@@ -118,6 +118,16 @@ def test_a_loader_yields_tokens_of_its_rows(tiny_folder: Path) -> None:
     assert sorted(seen) == list(range(tiny.N))
 
 
+@pytest.mark.parametrize("kind", [RankTokens, BinnedTokens])
+def test_a_cell_without_known_genes_has_the_special_tokens_alone(kind: type) -> None:
+    counts = sp.csr_matrix(np.array([[0, 0, 0], [0, 4, 0], [1, 2, 3]], np.float32))
+    batch = kind(vocabulary=np.array([5, -1, 7]), length=4)(counts)
+    assert batch.ids[:2].tolist() == [[1, 2, 0, 0]] * 2
+    assert batch.mask[:2].tolist() == [[True, True, False, False]] * 2
+    assert sorted(batch.ids[2].tolist()) == [1, 2, 5, 7]
+    assert kind(vocabulary=vocabulary(3))(sp.csr_matrix((0, 3), dtype=np.float32)).ids.shape[0] == 0
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torch_gets_tokens_of_its_rows(tiny_folder: Path, workers: int) -> None:
     skip_unless_available("scdataset")  # torch
