@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.tables import ceilings, demand, downloading, frontier, losses, ratios
+from analysis.tables import ceilings, demand, downloading, frontier, losses, ratios, slaf
 from analysis.tables.summary import measured_on
 from harness.grids import expand
 from harness.machine.host import ROOT
@@ -58,6 +58,7 @@ def render(results: Path) -> str:
         ).rstrip(),
         "downloads": lambda machine, dataset: downloading.of_folder(results / machine, dataset).rstrip(),
         "ceilings": lambda machine: ceilings.markdown(ceiling.read(results / machine)).rstrip(),
+        "slaf": lambda dataset: _slaf(results, dataset),
         "scaling": lambda machine, grid: _scaling(pd.read_csv(results / machine / "figures" / f"{grid}.csv")),
         "drawn": lambda machine, name: (results / machine / "figures" / name).exists(),
         "title": lambda grid: expand(grid, "any").title.lower(),
@@ -102,6 +103,12 @@ def _best(folder: Path) -> dict[str, str]:
         for dataset, path in tables.items()
         if frontier.is_finished(measured_on(dataset, rows))
     }
+
+
+def _slaf(results: Path, dataset: str) -> dict[str, str]:
+    """The tables of SLAF's own experiments on a data set, by machine; of those that have records."""
+    tables = {machine: slaf.of_folder(results / machine, dataset).rstrip() for machine in MACHINES}
+    return {machine: text for machine, text in tables.items() if text}
 
 
 def _scaling(numbers: pd.DataFrame) -> str:

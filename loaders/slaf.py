@@ -70,9 +70,9 @@ class Slaf:
         yield
 
     @classmethod
-    def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None]) -> None:
-        """Merges the files into one virtual h5ad and converts that. From several files, SLAF would lose the last cell
-        of each.
+    def prepare(cls, dataset: Dataset, path: Path, progress: Callable[[int], None], cells: int | None = None) -> None:
+        """Merges the files into one virtual h5ad and converts that, with `cells` per fragment (None: `fragment_cells`).
+        From several files, SLAF would lose the last cell of each.
 
         Memory: the obs table, and the cells of one slab or one fragment. SLAF stores values as 16-bit integers by
         default, after checking the first 10,000. Here it does so only if X is CSR and all values are whole numbers from
@@ -91,7 +91,7 @@ class Slaf:
             are_counts = are_counts and bool(np.all(in_range & (slab.data == np.floor(slab.data))))
         merged = path / "merged.h5ad"
         _write_virtual(dataset, n_genes, merged)
-        converter = SLAFConverter(chunk_size=_fragment_cells(dataset), use_optimized_dtypes=are_counts)
+        converter = SLAFConverter(chunk_size=cells or fragment_cells(dataset), use_optimized_dtypes=are_counts)
         with redirect_stderr(StringIO()):  # the library's progress bars cannot be turned off
             converter.convert(str(merged), str(path / STORE))
         merged.unlink()
@@ -111,7 +111,7 @@ class Slaf:
 
         self.condition, self.rows, self.n_genes = condition, rows, dataset.n_genes
         self.knobs, self.loader = _knobs(condition), None
-        self.fetch_rows = _fragment_cells(dataset)
+        self.fetch_rows = fragment_cells(dataset)
         if self.knobs["use_mixture_of_scanners"]:
             counts = self.knobs["prefetch_batch_size"] * self.knobs["batches_per_chunk"]
             cells = min(self.fetch_rows, counts * dataset.n_cells // max(1, dataset.nnz))
@@ -165,7 +165,8 @@ def _knobs(condition: Condition) -> dict[str, int | bool]:
     return Slaf.knobs | dict(condition.knobs)
 
 
-def _fragment_cells(dataset: Dataset) -> int:
+def fragment_cells(dataset: Dataset) -> int:
+    """The number of cells in each fragment of the store."""
     most, least = (-(-dataset.n_cells // fragments) for fragments in FRAGMENTS)
     return max(min(FRAGMENT_CELLS, most), least)
 

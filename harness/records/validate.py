@@ -8,12 +8,13 @@ from pathlib import Path
 
 import loaders
 from harness.errors import UserError
-from harness.records import ceiling, conversion, cost, history, jsonl, kills, training
+from harness.records import ceiling, conversion, cost, history, jsonl, kills, slaf, training
 from harness.records.ceiling import Ceiling
 from harness.records.conversion import Conversion
 from harness.records.cost import Cost
 from harness.records.kills import Kills
 from harness.records.measurement import COLD_AT_MOST, WARM_AT_LEAST, Measurement
+from harness.records.slaf import Mixture, Operation, Phase
 from harness.records.training import Run
 
 CPU_SLACK = 1.02  # tolerated factor: CPU time and wall-clock time are not read at the same instant
@@ -27,6 +28,9 @@ KINDS = {
     training.FILE: Run,
     cost.FILE: Cost,
     kills.FILE: Kills,
+    slaf.PHASES_FILE: Phase,
+    slaf.OPERATIONS_FILE: Operation,
+    slaf.MIXTURE_FILE: Mixture,
 }
 """The kind of the records in each file, by file name. All other files hold measurements."""
 
@@ -58,6 +62,8 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
                     reasons = [] if is_positive else ["it has no cost, or one that is not above 0"]
                 case Kills():
                     reasons = of_kills(record)
+                case Phase() | Operation() | Mixture():
+                    reasons = of_slaf(record)
                 case _:
                     reasons = [*of_measurement(record), *under(record, ceilings)]
             yield from ((path, line, reason) for reason in [*reasons, *_of_provenance(record.provenance)])
@@ -164,6 +170,23 @@ def of_kills(run: Kills) -> list[str]:
     if not all(0 <= kill <= times[-1] for kill in run.kills_s):
         reasons.append("a producer was killed while nothing was read")
     return reasons
+
+
+def of_slaf(record: Phase | Operation | Mixture) -> list[str]:
+    """The reasons why one record of SLAF's own experiments cannot be true."""
+    match record:
+        case Operation():
+            return [] if record.us_per_unit and min(record.us_per_unit) > 0 else ["it has no cost, or one not above 0"]
+        case Phase():
+            reasons = [] if 0 <= record.phase < len(slaf.PHASES) else ["it is of no phase"]
+        case Mixture():
+            distances = (record.within_cells, record.across_cells)
+            reasons = (
+                [] if all(0 <= d < record.cells for d in distances) else ["its distances are not those of its cells"]
+            )
+            if not all(0 <= bits <= math.log2(record.batch_size) for bits in record.bits.values()):
+                reasons.append("an entropy of it is more than its minibatches can have")
+    return reasons + ([] if record.cells > 0 and record.seconds > 0 else ["it has no cells or took no time"])
 
 
 def _of_provenance(facts: dict) -> list[str]:

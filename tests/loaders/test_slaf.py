@@ -107,7 +107,7 @@ def test_the_store_contains_only_small_fragments_of_counts(store: Path, array) -
 
 def test_fragments_are_neither_too_few_nor_too_many(tiny_set: Dataset) -> None:
     for n, cells in ((1, 1), (1_009, 64), (140_000, 5_000), (100_000_000, 10_000)):
-        assert adapter._fragment_cells(replace(tiny_set, lengths=(n,))) == cells
+        assert adapter.fragment_cells(replace(tiny_set, lengths=(n,))) == cells
 
 
 def test_an_epoch_has_every_cell_but_the_empty_one(opened: Callable[..., Slaf], array) -> None:

@@ -32,15 +32,16 @@ ALLOWED = {
     "harness.run": {*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "loaders"},
     "harness.experiments": {
         *(*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "harness.run"),
-        *("loaders", "loadstone"),
+        *("loaders", "loadstone", "analysis.diversity"),
     },
     "harness.suite": {
         *("harness.condition", "harness.data", "harness.machine", "harness.run", "loaders", "loadstone"),
     },
-    "analysis": {*DESCRIBE, "harness.data", "harness.machine", "harness.records", "loaders"},
+    "analysis": {*DESCRIBE, "harness.data", "harness.machine", "harness.records", "loaders", "analysis.diversity"},
+    "analysis.diversity": {"harness.data", "harness.records"},
     "harness.commands": {
         *(*DESCRIBE, "harness.data", "harness.machine", "harness.records", "harness.run", "harness.experiments"),
-        *("loaders", "loadstone", "analysis"),
+        *("loaders", "loadstone", "analysis", "analysis.diversity"),
     },
     "harness.__main__": {"harness.commands", "harness.data", "harness.errors", "harness.machine", "loaders"},
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from analysis.costs.model import Prices, Scenario, bill
 from analysis.diversity import entropy, expected
+from analysis.tables.claims import of_slaf
 from analysis.tables.claims.ledger import Claim
 from analysis.tables.compare import by_condition
 from analysis.tables.ratios import fits, ratios
@@ -204,7 +205,7 @@ def _first_data_set(values: Callable[[str], list[float]], datasets: Sequence[str
     return np.array(next(filter(None, map(values, datasets)), []))
 
 
-MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost}
+MEASURED = {"ratio": _ratio, "score": _score, "cost": _cost} | of_slaf.BY
 """By way of measuring, a function that returns the value of each repeat, and why there are no more."""
 
 

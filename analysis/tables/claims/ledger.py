@@ -44,7 +44,8 @@ class Claim:
     "measured": `by` is "ratio" (cells/s of the conditions `ours` in `grid`; over that of `theirs`, if named, in each
     repeat), "score" (macro-F1 on the test set `test` of a `head` trained in the order `ours`; over that in `theirs`;
     not judged if both are below `floor`, what a constant prediction reaches) or "cost" (of a cell in the operation
-    `operation` with `ours`, a method and a size, over `theirs`). `under` holds what both sides have in common.
+    `operation` with `ours`, a method and a size, over `theirs`), or one of `of_slaf.BY`, whose functions say what they
+    return. `under` holds what both sides have in common.
     "entropy": bits of the plates in a minibatch of `ours`, by the orders that `grids` recorded.
     "shape": `shape` holds `product` and `over`, the sides whose cells/s in `grid` are multiplied and divided in each
     repeat, and `least` or `most` or both, between which the quotient lies if the claim is true. Another system may
@@ -85,7 +86,14 @@ class Claim:
     def __post_init__(self) -> None:
         """Raises ValueError for a claim that lacks something, or has something that its kind does not use."""
         required = {
-            "measured": {"ratio": ("grid",), "score": ("head", "test", "floor"), "cost": ("operation", "theirs")},
+            "measured": {
+                "ratio": ("grid",),
+                "score": ("head", "test", "floor"),
+                "cost": ("operation", "theirs"),
+                "slaf phases": ("theirs",),
+                "slaf operation": ("operation", "theirs"),
+                "slaf mixture": ("operation",),
+            },
             "entropy": {"": ("grids",)},
             "shape": {"": ("grid", "shape")},
             "law": {"": ("law",)},

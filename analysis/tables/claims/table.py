@@ -28,7 +28,8 @@ is more or less than something else, by a quotient of rates whose whole interval
 systems and other links stand for the document's, as the claim says, and no number of it is reproduced. *Computed* is
 the value of a formula, which stands in its own column and reproduces nothing. *Untestable here* says what a test would
 take. The data set is {DATASETS[0]}, or {DATASETS[1]} in its place; of a shape also {OF_SHAPES[-1]}. A source is the
-document's own words, or a file of its authors' repository.
+document's own words, or a file of its authors' repository. SLAF's own experiments have another form: their repeats run
+in one process, in random order.
 """
 
 

@@ -1,0 +1,151 @@
+"""SLAF's own experiments on the tiny data set: phases deliver the same cells, records are valid, input is checked."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.tables import slaf as tables
+from harness.data.dataset import Dataset
+from harness.experiments import slaf_table
+from harness.experiments.slaf_mixture import epoch_of
+from harness.experiments.slaf_operations import operations
+from harness.experiments.slaf_phases import BATCH, Phases
+from harness.machine.host import ROOT
+from harness.records import jsonl, slaf
+from harness.records.slaf import Mixture, Operation, Phase
+from harness.records.validate import of_slaf, problems
+from harness.run import stores
+from loaders.slaf import Slaf
+from tests import tiny
+from tests.conftest import skip_unless_available
+
+PHASE = Phase(dataset="d", phase=1, repeat=0, cells=64, seconds=1.0)
+MIXTURE = Mixture(
+    dataset="d", fragment_cells=64, n_scanners=None, repeat=0, batch_size=32, cells=100, seconds=1.0, within_cells=11.0,
+    across_cells=32.0, bits={"plate": 1.0}, random_bits={"plate": 2.0},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tiny_set: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    skip_unless_available("slaf")
+    folder = tmp_path_factory.mktemp("slaf")
+    Slaf.prepare(tiny_set, folder, lambda done: None, 64)
+    return folder
+
+
+def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"harness.experiments.{module}", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+
+
+def test_every_phase_has_the_genes_of_the_same_cells(store: Path) -> None:
+    phases, x = Phases(slaf_table.opened(store)), tiny.truth()
+    first = BATCH * (tiny.EMPTY // BATCH)  # with the cell that has no counts, which is not in the table
+    expected = [sorted(np.flatnonzero(row).tolist()) for row in x[first : first + BATCH] if row.any()]
+    for phase in (1, 2, 3):
+        assert [sorted(genes) for genes in phases.sequences(phase, first)] == expected
+    assert [sorted(genes) for genes in phases.sequences(0, first)] == expected[:1]
+    last = BATCH * ((tiny.N - 1) // BATCH)
+    assert len(phases.sequences(1, last)) == len(phases.sequences(3, last)) == tiny.N - last
+    cells, seconds = phases.read(4, iter(()), 1e-9)
+    assert 0 < cells <= BATCH
+    assert seconds > 0
+
+
+def test_operations_are_of_the_sizes_that_the_table_has(store: Path) -> None:
+    array = slaf_table.opened(store)
+    works = operations(array, Phases(array).starts)
+    sizes = Counter(operation for operation, _, _ in works)
+    assert sizes == {"ranking": 5, "shuffling": 3, "reading": 2}  # up to 1,000 of 1,008 cells, and 10 of 16 batches
+    assert all(work() == size for (operation, _, size), work in works.items() if operation != "reading")
+    read = [work() for (operation, *_), work in works.items() if operation == "reading"]
+    assert 0 < min(read) <= max(read) < array.expression.count_rows()
+
+
+@pytest.mark.parametrize("scanners", [None, 4])
+def test_an_epoch_is_scored(scanners: int | None, tiny_set: Dataset, store: Path) -> None:
+    labels = {name: tiny_set.labels(name) for name in ("plate", "drug")}
+    mixture = epoch_of(tiny_set, store, 64, scanners, 0, labels)
+    assert of_slaf(mixture) == []
+    assert mixture.cells == tiny.N - 1
+    assert set(mixture.bits) == set(mixture.random_bits) == {"plate", "drug"}
+    assert mixture.bits["plate"] < mixture.random_bits["plate"] * 1.05
+    assert mixture.within_cells < (tiny.N + 1) / 3 * 1.05
+
+
+@pytest.mark.slow
+def test_both_experiments_leave_valid_records(tiny_folder: Path, tiny_set: Dataset, tmp_path: Path) -> None:
+    skip_unless_available("slaf")
+    beside = stores.store_path(tiny_set, "slaf").parent
+    try:
+        done = run("slaf_phases", tiny_folder, tmp_path, "--repeats", 2, "--seconds", 0.1)
+        assert done.returncode == 0, done.stderr
+        options = ("--repeats", 2, "--scanners", "2,4", "--fragments", "64,32")
+        done = run("slaf_mixture", tiny_folder, tmp_path, *options)
+        assert done.returncode == 0, done.stderr
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    assert list(problems(tmp_path)) == []
+    assert len(jsonl.read(tmp_path / slaf.PHASES_FILE, Phase)) == 10
+    assert len(jsonl.read(tmp_path / slaf.MIXTURE_FILE, Mixture)) == 2 * 2 * 3
+    assert all(len(cost.us_per_unit) == 2 for cost in jsonl.read(tmp_path / slaf.OPERATIONS_FILE, Operation))
+    text = tables.of_folder(tmp_path, tiny_set.name)
+    assert "phases" in text
+    assert "laws" in text
+    assert "| 32 | sequential |" in text
+
+
+@pytest.mark.parametrize("module", ["slaf_phases", "slaf_mixture"])
+def test_bad_input_is_one_sentence(module: str, tmp_path: Path) -> None:
+    wrong = [[], ["no-such-set", tmp_path], ["tahoe-mini", tmp_path, "--repeats", "0"]]
+    if module == "slaf_mixture":
+        wrong += [["tahoe-mini", tmp_path, "--scanners", "4,none"]]
+    else:
+        wrong += [["tahoe-mini", tmp_path, "--seconds", "nan"]]
+    code = f"""
+import sys
+from harness.experiments import {module}
+for arguments in {[[str(a) for a in arguments] for arguments in wrong]!r}:
+    print({module}.main(arguments))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["2"] * len(wrong)
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(wrong)
+    assert all(line.startswith("error: ") for line in lines)
+    assert not os.listdir(tmp_path)
+
+
+def test_help_names_the_records() -> None:
+    assert "slaf-phases.jsonl" in run("slaf_phases", "--help").stdout
+    assert "--fragments" in run("slaf_mixture", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("record", "changed", "message"),
+    [
+        (PHASE, {"phase": 5}, "no phase"),
+        (PHASE, {"cells": 0}, "no cells"),
+        (PHASE, {"seconds": 0.0}, "took no time"),
+        (MIXTURE, {"within_cells": 100.0}, "distances"),
+        (MIXTURE, {"bits": {"plate": 5.1}}, "entropy"),
+    ],
+)
+def test_what_cannot_be_true_is_found(record: Phase | Mixture, changed: dict, message: str) -> None:
+    assert of_slaf(record) == []
+    assert message in " ".join(of_slaf(replace(record, **changed)))
+
+
+def test_a_cost_is_above_0() -> None:
+    cost = Operation(dataset="d", operation="ranking", method="polars", size=32, us_per_unit=[1.0])
+    assert of_slaf(cost) == []
+    assert of_slaf(replace(cost, us_per_unit=[]))
+    assert of_slaf(replace(cost, us_per_unit=[0.0]))
