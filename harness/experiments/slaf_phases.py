@@ -111,23 +111,24 @@ class Phases:
         return len(self.tokenizer.tokenize(sequences)[0]) if sequences else 0
 
     def _prefetch(self, window_s: float) -> tuple[int, float]:
-        """The library's loader, from its creation on, for at most one epoch, at whose end it would wait."""
+        """The library's loader from its first minibatch on, for at most one epoch, at whose end it would wait."""
         from slaf.ml.dataloaders import SLAFDataLoader
 
         with_counts = np.count_nonzero(np.diff(self.starts))
-        cells, start = 0, time.perf_counter()
         loader = SLAFDataLoader(
             self.array, batch_size=BATCH, max_genes=MAX_GENES, verbose=False, use_mixture_of_scanners=False,
             by_fragment=False, batches_per_chunk=BATCHES_PER_CHUNK,
         )  # fmt: skip
         try:
-            for batch in loader:
+            batches = iter(loader)
+            first, start, cells = len(next(batches)["cell_ids"]), time.perf_counter(), 0
+            for batch in batches:
                 cells += len(batch["cell_ids"])
-                if (passed := time.perf_counter() - start) >= window_s or cells >= with_counts:
+                if (passed := time.perf_counter() - start) >= window_s or first + cells >= with_counts:
                     return cells, passed
         finally:
             slaf_table.stop(loader)
-        raise RuntimeError(f"the library ended an epoch {with_counts - cells:,} cells early")
+        raise RuntimeError("the library ended an epoch early")
 
 
 def ranked_by_pandas(rows: Any) -> Sequences:
