@@ -1,7 +1,6 @@
 """SLAF's own experiments on the tiny data set: phases deliver the same cells, records are valid, input is checked."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +12,7 @@ import pytest
 
 from analysis.tables import slaf as tables
 from harness.data.dataset import Dataset
-from harness.experiments import slaf_table
+from harness.experiments import slaf_mixture, slaf_phases, slaf_table
 from harness.experiments.slaf_mixture import epoch_of
 from harness.experiments.slaf_operations import operations
 from harness.experiments.slaf_phases import BATCH, Phases
@@ -39,11 +38,6 @@ def store(tiny_set: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("slaf")
     Slaf.prepare(tiny_set, folder, lambda done: None, 64)
     return folder
-
-
-def run(module: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"harness.experiments.{module}", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
 
 
 def test_every_phase_has_the_genes_of_the_same_cells(store: Path) -> None:
@@ -82,17 +76,14 @@ def test_an_epoch_is_scored(scanners: int | None, tiny_set: Dataset, store: Path
 
 
 @pytest.mark.slow
-def test_both_experiments_leave_valid_records(tiny_folder: Path, tiny_set: Dataset, tmp_path: Path) -> None:
+def test_both_experiments_leave_valid_records(
+    tiny_folder: Path, tiny_set: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     skip_unless_available("slaf")
-    beside = stores.store_path(tiny_set, "slaf").parent
-    try:
-        done = run("slaf_phases", tiny_folder, tmp_path, "--repeats", 1, "--seconds", 0.1)
-        assert done.returncode == 0, done.stderr
-        options = ("--repeats", 1, "--scanners", "2,4", "--fragments", "64,32")
-        done = run("slaf_mixture", tiny_folder, tmp_path, *options)
-        assert done.returncode == 0, done.stderr
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
+    monkeypatch.setattr(stores, "STORES", tmp_path / "stores")
+    arguments = [str(tiny_folder), str(tmp_path), "--repeats", "1"]
+    assert slaf_phases.main([*arguments, "--seconds", "0.1"]) == 0
+    assert slaf_mixture.main([*arguments, "--scanners", "2,4", "--fragments", "64,32"]) == 0
     assert list(problems(tmp_path)) == []
     assert len(jsonl.read(tmp_path / slaf.PHASES_FILE, Phase)) == 5
     assert len(jsonl.read(tmp_path / slaf.MIXTURE_FILE, Mixture)) == 2 * 3
@@ -124,9 +115,11 @@ for arguments in {[[str(a) for a in arguments] for arguments in wrong]!r}:
     assert not os.listdir(tmp_path)
 
 
-def test_help_names_the_records() -> None:
-    assert "slaf-phases.jsonl" in run("slaf_phases", "--help").stdout
-    assert "--fragments" in run("slaf_mixture", "--help").stdout
+def test_help_names_records_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    for module, text in ((slaf_phases, "slaf-phases.jsonl"), (slaf_mixture, "--fragments")):
+        with pytest.raises(SystemExit, match="0"):
+            module.main(["--help"])
+        assert text in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
