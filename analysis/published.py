@@ -70,5 +70,8 @@ def over_workers() -> dict[int, pd.DataFrame]:
 
 
 def demand() -> pd.DataFrame:
-    """Published training rates of models. Columns: model, accelerators, cells_per_s, source."""
+    """Published training rates of models. Columns: model, accelerators, cells_per_s, step_ms, batch_size, source.
+
+    step_ms, batch_size: the time of a step, and the cells that each accelerator takes in it; nan if not published.
+    """
     return pd.read_csv(FOLDER / "model_demand.csv")

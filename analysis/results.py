@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.tables import ceilings, demand, downloading, frontier, losses, ratios, slaf
+from analysis.tables import accelerators, ceilings, demand, downloading, frontier, losses, ratios, slaf
 from analysis.tables.summary import measured_on
 from harness.grids import expand
 from harness.machine.host import ROOT
@@ -57,6 +57,7 @@ def render(results: Path) -> str:
             measured_on("tahoe-mini", jsonl.read(results / machine / "loaders.jsonl"))
         ).rstrip(),
         "downloads": lambda machine, dataset: downloading.of_folder(results / machine, dataset).rstrip(),
+        "fed": lambda machine, dataset: accelerators.of_folder(results / machine, dataset).rstrip(),
         "ceilings": lambda machine: ceilings.markdown(ceiling.read(results / machine)).rstrip(),
         "slaf": lambda dataset: _slaf(results, dataset),
         "scaling": lambda machine, grid: _scaling(pd.read_csv(results / machine / "figures" / f"{grid}.csv")),

@@ -10,10 +10,13 @@ Scalar = bool | int | float | str
 
 ORDERS = ("stream", "random")
 OUTPUTS = ("csr", "dense")
+CONSUMERS = ("idle", "busy")
 CACHES = ("first", "warm", "bounded", "cold")
 DISKS = ("nvme", "gp3", "hdd")
 FEWEST_FETCHES = 5
 """In a window. A row with fewer enters no ratio and no claim."""
+LEAST_UTILISATION = 0.9
+"""Of accelerators that count as fed."""
 EDITION_1 = {"cache": "cold"}
 """Defaults of the first edition of the rules. The keys of all conditions are computed with them, so that those of old
 records stay valid."""
@@ -39,6 +42,9 @@ class Condition:
     None: from the disk. link_mbps, connection_mbps: only with `ttfb_ms`; the rate of all connections together, and of
     each, in megabits a second (None: not limited).
     consumer_ms: milliseconds for which an emulated consumer holds each minibatch.
+    accelerator_ms: the milliseconds of a step of emulated accelerators, in which each takes `batch_size` cells. What is
+    measured is then how many of them the loader feeds, see `harness.run.utilisation`; None: the throughput. consumer:
+    only with `accelerator_ms`; "idle" leaves the processor alone during a step, "busy" keeps one core busy.
     knobs: (name, value) of the loader's own parameters that are set, sorted by name; the others keep their defaults.
     """
 
@@ -58,16 +64,19 @@ class Condition:
     link_mbps: float | None = None
     connection_mbps: float | None = None
     consumer_ms: float = 0.0
+    accelerator_ms: float | None = None
+    consumer: Literal["idle", "busy"] = "idle"
     seed: int = 0
     knobs: tuple[tuple[str, Scalar], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, allowed in (("order", ORDERS), ("output", OUTPUTS), ("cache", CACHES)):
+        for name, allowed in (("order", ORDERS), ("output", OUTPUTS), ("cache", CACHES), ("consumer", CONSUMERS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(allowed)}")
         if self.disk not in (None, *DISKS):
             raise ValueError(f"disk is {self.disk!r}, not one of {', '.join(DISKS)}")
         self._check_link()
+        self._check_accelerators()
         limits = [self.memory_limit_bytes, self.memory_fraction]
         if sum(limit is not None for limit in limits) != (self.cache == "bounded"):
             raise ValueError("a bounded condition, and no other, has memory_limit_bytes")
@@ -93,6 +102,16 @@ class Condition:
         rates = [rate for rate in (self.link_mbps, self.connection_mbps) if rate is not None]
         if not 0 <= self.ttfb_ms < float("inf") or not all(0 < rate < float("inf") for rate in rates):
             raise ValueError("ttfb_ms is a number of milliseconds of at least 0, and rates are above 0")
+
+    def _check_accelerators(self) -> None:
+        if self.accelerator_ms is None:
+            if self.consumer != "idle":
+                raise ValueError("consumer is of accelerators, which a condition has with accelerator_ms")
+            return
+        if not 0 < self.accelerator_ms < float("inf"):
+            raise ValueError(f"accelerator_ms is {self.accelerator_ms!r}, not a number of milliseconds above 0")
+        if self.cache != "warm" or self.processes != 1 or self.consumer_ms:
+            raise ValueError('a condition with accelerator_ms has cache "warm", one process and no consumer_ms')
 
     @property
     def where(self) -> str:
@@ -124,6 +143,8 @@ class Condition:
             link_mbps=None,
             connection_mbps=None,
             consumer_ms=0.0,
+            accelerator_ms=None,
+            consumer="idle",
             processes=1,
         ).key
 

@@ -85,7 +85,8 @@ def rates(folder: Path, grid: str, dataset: str | None = None, *, bucket: bool =
     dataset: None stands for that of the newest record. bucket: rows that read from a bucket, instead of the others; all
     settings, since no orders are recorded there. Raises UserError if there is no such row.
     """
-    records = [m for m in jsonl.read(folder / f"{grid}.jsonl") if (link(m.condition) != (None, None)) == bucket]
+    measured = [m for m in jsonl.read(folder / f"{grid}.jsonl") if m.condition.accelerator_ms is None]
+    records = [m for m in measured if (link(m.condition) != (None, None)) == bucket]
     succeeded = [m for m in records if m.status == "ok"]
     if dataset is None and succeeded:
         dataset = max(succeeded, key=lambda m: m.provenance.get("utc", "")).condition.dataset

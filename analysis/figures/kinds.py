@@ -108,6 +108,8 @@ OF_A_GRID = {
 """The figures of one grid on one data set, by the suffix of their file name, in the order of a report."""
 
 OTHER_CAPTIONS = {
+    "accelerators": "The most emulated accelerators that one loader feeds at a utilisation of 90 % or more: medians "
+    "and ranges. Hollow: while they compute, one core is busy.",
     "laws": "Microseconds a cell by how many are handled at once: medians and ranges; squares: published by SLAF's "
     "authors.",
     "scaling": "Throughput with its interval over repeats, processor time a cell, and time to the first minibatch.",

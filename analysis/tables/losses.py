@@ -56,7 +56,11 @@ def comparisons(folder: Path) -> list[Comparison]:
     for path in sorted(folder.glob("*.jsonl")):
         if path.name in KINDS:
             continue
-        rows = [m for m in jsonl.read(path) if m.provenance.get("rules_edition") == RULES_EDITION]
+        rows = [
+            m
+            for m in jsonl.read(path)
+            if m.provenance.get("rules_edition") == RULES_EDITION and m.condition.accelerator_ms is None
+        ]
         for dataset in dict.fromkeys(m.condition.dataset for m in rows):
             of_set = measured_on(dataset, rows, pairs=True)
             if path.stem == frontier.GRID and not frontier.is_finished(of_set):

@@ -113,6 +113,9 @@ class Display:
         self.last_printed = time.monotonic()
         rate = measurement.cells_per_s
         outcome = f"{rate:>9,.0f} cells/s" if rate else f"{measurement.status}: {measurement.reason}"
+        if measurement.probes:
+            tried = ", ".join(f"{n:.0f}: {share:.0%}" for n, share, _ in measurement.probes)
+            outcome = f"{measurement.accelerators:>4} accelerators fed (utilisation of {tried})"
         repeat = f" repeat {self.repeat + 1}" if self.repeat else ""
         self.progress.update(self.bar, advance=1, left=self.left())
         self.console.print(

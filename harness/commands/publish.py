@@ -10,6 +10,7 @@ from harness.data.dataset import Dataset
 from harness.grids import Grid
 from harness.records import ceiling, conversion, jsonl
 from harness.records.conversion import Conversion
+from harness.records.measurement import Measurement
 
 
 def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: Console) -> list[Path]:
@@ -34,6 +35,10 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
         by_condition = summary.rows_of(grid, dataset, measured)
         if not any(by_condition.values()):
             continue
+        stem = folder / "figures" / f"{dataset.name}-{name}"
+        if grid.pair.accelerator_ms is not None:
+            written += _accelerators([m for rows in by_condition.values() for m in rows], dataset, stem, out)
+            continue
         frame = summary.table(grid, dataset, measured, converted, ceilings, folder)
         frames.append(frame)
         for title, rows in text.parts(frame):
@@ -41,7 +46,6 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
             print_table(text.lines(rows), out)
         for note in text.footnotes(frame):
             out.print(note, highlight=False, markup=False)
-        stem = folder / "figures" / f"{dataset.name}-{name}"
         written += [_write(stem, "table.md", text.markdown(frame)), _write(stem, "table.csv", text.csv(frame))]
         if axis:
             continue
@@ -58,6 +62,20 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
     if axis and frames and (drawn := scaling.draw(frames, axis, grids[0].title)):
         written += style.save(drawn, folder / "figures" / name)
     return [*written, *([folder / "logs"] if (folder / "logs").exists() else [])]
+
+
+def _accelerators(measured: Sequence[Measurement], dataset: Dataset, stem: Path, out: Console) -> list[Path]:
+    """Prints and writes the table, and draws the figure, of conditions with emulated accelerators."""
+    from analysis.figures import accelerators as figure
+    from analysis.figures import style
+    from analysis.tables import accelerators
+
+    numbers = accelerators.table(measured)
+    markdown = accelerators.markdown(numbers)
+    out.print(f"\n{markdown}", highlight=False, markup=False)
+    drawn = figure.draw(numbers, dataset.name)
+    pictures = style.save(drawn, stem.with_name(f"{stem.name}-{accelerators.GRID}")) if drawn else []
+    return [_write(stem, "table.md", markdown), *pictures]
 
 
 def _write(stem: Path, suffix: str, text: str) -> Path:

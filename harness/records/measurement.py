@@ -33,6 +33,9 @@ class Measurement:
     window; None without one.
     peak_rss_bytes: the largest resident memory, with libraries and mapped files. held_bytes: the most memory that was
     not mapped from files, in samples. imported_bytes: the same after the imports, before the loader was opened.
+    accelerators: the most emulated accelerators that were fed, 0 if not even one; None without `accelerator_ms`.
+    probes: [accelerators, utilisation, seconds] of each probe, in order. The window is then the probe with that many,
+    or with one if none was fed, and waiting_s all time of it in which nothing was computed.
     resident_before, resident_after: the share of the store in the page cache before and after the measurement.
 
     Raises ValueError for an unknown status, or for "ok" without rows, seconds or fetches.
@@ -40,7 +43,7 @@ class Measurement:
 
     LATER: ClassVar = (
         "waiting_s", "again", "edges", "warmed_epochs", "import_s", "second_batch_s", "held_bytes", "imported_bytes",
-        "disk_reads", "requests", "received_bytes",
+        "disk_reads", "requests", "received_bytes", "accelerators", "probes",
     )  # fmt: skip
 
     condition: Condition
@@ -70,6 +73,8 @@ class Measurement:
     disk_reads: int | None = None
     requests: int | None = None
     received_bytes: int | None = None
+    accelerators: int | None = None
+    probes: list[list[float]] | None = None
     resident_before: float | None = None
     resident_after: float | None = None
     provenance: dict[str, Any] = field(default_factory=dict)

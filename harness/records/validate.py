@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import loaders
+from harness.condition import LEAST_UTILISATION
 from harness.errors import UserError
 from harness.records import ceiling, conversion, cost, history, jsonl, kills, slaf, training
 from harness.records.ceiling import Ceiling
@@ -97,6 +98,7 @@ def of_measurement(m: Measurement) -> list[str]:
         reasons.append(f"it read {m.disk_read_bytes / m.seconds / 1e6:,.0f} MB/s from its {m.condition.disk}")
     if m.condition.cache == "warm" and m.edges is not None and (m.resident_before or 1) < WARM_AT_LEAST:
         reasons.append(f"only {m.resident_before:.0%} of the store was in memory when a warm condition began")
+    reasons += of_probes(m)
     if m.edges is not None and not _ascends([[0, 0], *m.edges, [m.seconds, m.rows]]):
         reasons.append("its edges are not in order")
     cores = m.condition.cores or m.provenance.get("cores")
@@ -114,6 +116,26 @@ def of_measurement(m: Measurement) -> list[str]:
     for name in ("import_s", "open_s", "first_batch_s", "cpu_s", "disk_read_bytes", "disk_reads", "peak_rss_bytes"):
         if (getattr(m, name) or 0) < 0:
             reasons.append(f"{name} is below 0")
+    return reasons
+
+
+def of_probes(m: Measurement) -> list[str]:
+    """The reasons why the accelerators of a successful measurement, and the probes that found them, cannot be true."""
+    step_ms = m.condition.accelerator_ms
+    if any((value is None) != (step_ms is None) for value in (m.accelerators, m.probes)):
+        return ["its condition has accelerators and it names none, or it names some and its condition has none"]
+    if step_ms is None:
+        return []
+    fed = [n for n, utilisation, _ in m.probes if utilisation >= LEAST_UTILISATION]
+    n = max(1, m.accelerators)
+    reasons = []
+    if m.accelerators != max(fed, default=0) or n not in [number for number, _, _ in m.probes]:
+        reasons.append(f"its probes do not say that {m.accelerators} accelerators were fed")
+    if not all(n >= 1 and 0 < utilisation <= 1 and seconds > 0 for n, utilisation, seconds in m.probes):
+        reasons.append("a probe has no accelerator, no time, or a utilisation that is no share")
+    step_rows, step_s = n * m.condition.batch_size, step_ms / 1e3
+    if m.rows > (m.seconds / step_s + 1) * step_rows + m.condition.batch_size:
+        reasons.append(f"{m.rows:,} rows are more than {n} accelerators take in {m.seconds:g} s")
     return reasons
 
 

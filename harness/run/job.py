@@ -91,6 +91,8 @@ class Window:
     received_bytes: int | None
     marks: dict[str, str]
     edges_s: tuple[float, float]
+    accelerators: int | None = None
+    probes: list[list[float]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

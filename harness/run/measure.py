@@ -1,7 +1,7 @@
 """The timed loop of all measurements: consumes minibatches, and measures a part of that time, the window."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
@@ -105,8 +105,8 @@ def measure(
         return elapsed >= timing.warmup_s and (cache != "warm" or total >= epoch_rows or elapsed >= timing.epoch_s)
 
     for index in count():
-        in_epoch, fetch = 0, -1
-        for batch in loader.epoch(index):
+        in_epoch = 0
+        for batch, begins_fetch in fetches_of(loader.epoch(index), period, epoch_rows):
             now = clock()
             if now < requested:
                 raise ValueError(f"the clock went back by {requested - now:g} s; this machine's time cannot be trusted")
@@ -114,24 +114,21 @@ def measure(
             if len(arrivals) < 2:
                 arrivals.append(now)
             total += n
-            full = in_epoch + period <= epoch_rows or period > epoch_rows
-            is_edge = full and in_epoch // period != fetch
             is_last = cache == "first" and in_epoch + 2 * period > epoch_rows
-            fetch = in_epoch // period
             in_epoch += n
             if begin is None:
                 progress("warm-up", total, now - start)
-                if is_edge and total > n and warmed(now - start):
+                if begins_fetch and total > n and warmed(now - start):
                     warmed_epochs, first_probe, begin = total / epoch_rows, probe(), clock()
             else:
                 rows += n
-                fetches += is_edge * period // loader.fetch_rows
+                fetches += begins_fetch * period // loader.fetch_rows
                 elapsed = now - begin
                 waiting += now - requested
                 progress("window", rows, elapsed)
-                if is_edge:
+                if begins_fetch:
                     edges.append([elapsed, rows])
-                if is_edge and (is_last or (elapsed >= timing.measure_s and fetches >= FEWEST_FETCHES)):
+                if begins_fetch and (is_last or (elapsed >= timing.measure_s and fetches >= FEWEST_FETCHES)):
                     return Trace(
                         rows=rows,
                         seconds=elapsed,
@@ -154,6 +151,16 @@ def measure(
             raise ValueError(f"the first epoch has {in_epoch // period} full fetches, too few for a window within it")
         epochs += begin is not None
     raise AssertionError("count() does not end")
+
+
+def fetches_of(batches: Iterable[Any], period: int, epoch_rows: int) -> Iterator[tuple[Any, bool]]:
+    """Each minibatch of an epoch, and whether it is the first of a fetch of full length. period: rows of a fetch."""
+    rows, fetch = 0, -1
+    for batch in batches:
+        is_full = rows + period <= epoch_rows or period > epoch_rows
+        yield batch, is_full and rows // period != fetch
+        fetch = rows // period
+        rows += batch.x.shape[0]
 
 
 class Thinned:

@@ -23,6 +23,7 @@ import numpy as np
 import loaders
 from harness.machine import host, process_usage
 from harness.records import orders
+from harness.run import utilisation
 from harness.run.job import Converted, Job, Outcome, Rates, Window, message
 from harness.run.measure import measure, touch
 from loaders.protocol import Incompatible
@@ -80,7 +81,10 @@ def ceiling(job: Job, send: Send) -> Rates:
 
 
 def measure_window(job: Job, send: Send) -> Window:
-    """Opens the loader and measures one window."""
+    """Opens the loader and measures one window.
+
+    Under a condition with accelerators it is the window of the most that the loader feeds.
+    """
     condition = job.condition
     last_sent, held = 0.0, []
 
@@ -103,17 +107,32 @@ def measure_window(job: Job, send: Send) -> Window:
     open_s = time.perf_counter() - start
     try:
         wait("opened", job, send)
-        trace = measure(
-            loader,
-            job.timing,
-            time.perf_counter,
-            epoch_rows=job.dataset.n_cells,
-            period_rows=loader.fetch_rows * max(1, condition.workers),
-            cache=condition.cache,
-            consumer_s=condition.consumer_ms / 1e3,
-            probe=lambda: Probe(*process_usage.usage(), *served(job.counters_url)),
-            progress=progress,
-        )
+        sizes = {"epoch_rows": job.dataset.n_cells, "period_rows": loader.fetch_rows * max(1, condition.workers)}
+        fed = {}
+        if condition.accelerator_ms is None:
+            trace = measure(
+                loader,
+                job.timing,
+                time.perf_counter,
+                **sizes,
+                cache=condition.cache,
+                consumer_s=condition.consumer_ms / 1e3,
+                probe=lambda: totals(job),
+                progress=progress,
+            )
+        else:
+            result = utilisation.measure(
+                loader,
+                job.timing,
+                time.perf_counter,
+                **sizes,
+                batch_size=condition.batch_size,
+                step_s=condition.accelerator_ms / 1e3,
+                compute=utilisation.COMPUTE[condition.consumer],
+                usage=lambda: totals(job),
+                progress=progress,
+            )
+            trace, fed = result.trace, {"accelerators": result.accelerators, "probes": result.probes}
         held.append(process_usage.held_bytes())
         peak = process_usage.peak_rss_bytes()
         fetches = trace.rows / loader.fetch_rows
@@ -128,6 +147,7 @@ def measure_window(job: Job, send: Send) -> Window:
 
     return Window(
         **values,
+        **fed,
         edges_s=(start_s, start_s + trace.seconds),
         marks=dict(loader.broken(condition)),
         import_s=import_s,
@@ -142,6 +162,11 @@ def measure_window(job: Job, send: Send) -> Window:
         held_bytes=None if None in held else max(held),
         imported_bytes=imported_bytes,
     )
+
+
+def totals(job: Job) -> "Probe":
+    """The totals up to now."""
+    return Probe(*process_usage.usage(), *served(job.counters_url))
 
 
 class Probe(NamedTuple):
