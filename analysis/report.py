@@ -54,7 +54,7 @@ def write(folder: Path) -> Path:
 
     Raises UserError if the folder holds no table.
     """
-    sections = [*_grids(folder), *_training(folder), *_laws(folder)]
+    sections = [*_grids(folder), *_fed(folder), *_training(folder), *_laws(folder)]
     if not sections:
         raise UserError(f"{folder / 'figures'} holds no tables: make figures RESULTS={folder}")
     environment = Environment(
@@ -97,6 +97,29 @@ def _grids(folder: Path) -> list[Section]:
                     pictures=pictures,
                 )
             )
+    return sections
+
+
+def _fed(folder: Path) -> list[Section]:
+    """One section for each data set with emulated accelerators."""
+    sections = []
+    for path in sorted((folder / "figures").glob("*-accelerators-accelerators.csv")):
+        stem = path.name.removesuffix("-accelerators.csv")
+        dataset = stem.removesuffix("-accelerators")
+        frame = pd.read_csv(path)[["loader", "setting", "accelerator_ms", "consumer", "accelerators", "low", "high"]]
+        sections.append(
+            Section(
+                id=stem,
+                title=f"{expand('accelerators', dataset).title} ({dataset})",
+                command=f"make bench GRID=accelerators DATASET={dataset}",
+                head=list(frame.columns),
+                rows=[
+                    ["–" if pd.isna(value) else f"{value}" for value in row] for row in frame.itertuples(index=False)
+                ],
+                notes=[],
+                pictures=_pictures(folder, stem),
+            )
+        )
     return sections
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 import loaders
 from analysis.tables import command, compare
 from analysis.tables.summary import interval, measured_on
-from harness.condition import LEAST_UTILISATION, Condition
+from harness.condition import FEWEST_FETCHES, LEAST_UTILISATION, Condition
 from harness.errors import UserError
 from harness.records import jsonl
 from harness.records.measurement import Measurement
@@ -31,7 +31,8 @@ def table(measurements: Iterable[Measurement]) -> pd.DataFrame:
 
     Columns: loader, setting, accelerator_ms, consumer; accelerators, the median over repeats, with low and high, its
     range or interval; cells_per_s, what as many take; utilisation, at as many, or of one if none is fed; at_least,
-    whether no probe found too many; repeats; dirty; reason, why there is no number. Numbers are nan if there are none.
+    whether no probe found too many; fetches, the fewest of a window; repeats; dirty; reason, why there is no number.
+    Numbers are nan if there are none.
     """
     latest = {
         (m.condition, m.repeat): m for m in measurements if m.condition.accelerator_ms is not None and not m.again
@@ -58,6 +59,7 @@ def _row(condition: Condition, rows: list[Measurement]) -> dict[str, object]:
         "cells_per_s": np.median([m.cells_per_s for m in ok]) if ok else np.nan,
         "utilisation": np.median([_utilisation(m) for m in ok]) if ok else np.nan,
         "at_least": any(_is_bound(m) for m in ok),
+        "fetches": min((m.fetches for m in ok), default=np.nan),
         "repeats": len(ok),
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "reason": None if ok else f"{rows[-1].status}, {rows[-1].reason}",
@@ -113,6 +115,8 @@ def markdown(frame: pd.DataFrame) -> str:
         cells = [_cell(rows.loc[name]) if name in rows.index else "–" for name in arms]
         lines.append(f"| `{loader}` | {setting} | {' | '.join(cells)} | {rows['repeats'].min()} |")
     reasons = [f"{row.loader} {row.setting}: {row.reason}." for row in frame[frame["reason"].notna()].itertuples()]
+    if (frame["fetches"] < FEWEST_FETCHES).any():
+        reasons.append(f"\\* fewer than {FEWEST_FETCHES} fetches in the window: chance decides much of it.")
     reasons += ["‡ made with uncommitted code."] if frame["dirty"].any() else []
     return "\n".join([*lines, *(f"\n{reason}" for reason in dict.fromkeys(reasons))]) + "\n"
 
@@ -125,7 +129,7 @@ def _cell(row: pd.Series) -> str:
         text += f" ({row['low']:g} to {row['high']:g})"
     if not row["accelerators"]:
         text += f", one at {row['utilisation']:.0%}"
-    return text + ("‡" if row["dirty"] else "")
+    return text + ("*" if row["fetches"] < FEWEST_FETCHES else "") + ("‡" if row["dirty"] else "")
 
 
 def of_folder(folder: Path, dataset: str) -> str:

@@ -83,7 +83,7 @@ def tables(dataset: Dataset, options: argparse.Namespace) -> list:
     frames = []
     for name in grid_names():
         measured = summary.measured_on(dataset.name, jsonl.read(options.results / f"{name}.jsonl"))
-        if measured:
+        if any(m.condition.accelerator_ms is None for m in measured):
             grid = grid_of(name, dataset)
             if any(summary.rows_of(grid, dataset, measured).values()):
                 frames.append(summary.table(grid, dataset, measured, [], [], options.results))

@@ -19,6 +19,7 @@ from harness.condition import FEWEST_FETCHES, LEAST_UTILISATION, Timing
 from harness.run.measure import MOST_EDGES, Batches, Thinned, Trace, fetches_of, touch
 
 FEWEST_STEPS = 5  # in a probe
+LONG_S = 8.0  # after which a probe ends at the next fetch: nine tenths of the time of a fetch may be computing
 HEAD_START = 2  # fetches, of each worker process, that are taken at full speed before a probe
 CLOSE = 0.05  # of the number fed: how near the search comes to a large number; to a number below 40 it comes exactly
 BUSY_BYTES = bytes(256 << 10)  # fits into a core's own cache, and the GIL is released while it is hashed
@@ -88,7 +89,8 @@ def measure(
 
     The first number tried is a third of what the rate of the warm-up allows. A loader that reads on while the
     accelerators compute feeds three times as many, and one that does not a third as many. A step takes no more cells
-    than an epoch has. Every probe has edges as a window of `harness.run.measure` has.
+    than an epoch has. Every probe begins and ends with the first minibatch of a fetch, as a window of
+    `harness.run.measure` does.
 
     step_s: the seconds of a step. compute: passes a number of seconds. epoch_rows, period_rows: as for
     `harness.run.measure.measure`. usage: as `probe` there. progress: as there; the phase names the accelerators.
@@ -116,21 +118,28 @@ def measure(
         return probes[-1][1]
 
     def probe(n: int) -> Trace:
-        """The window of one probe.
+        """The window of one probe, of FEWEST_FETCHES fetches, or fewer if these take longer than LONG_S.
 
         What the loader read ahead while it was not needed is taken at full speed first. Otherwise a short probe would
         count it as fed at the loader's own pace.
         """
+        cells, pending = n * batch_size, 0
         rows, begins_fetch, epoch, taken = 0, False, 0, 0
         drained = clock()
         while not begins_fetch or taken <= HEAD_START * period or clock() - drained < timing.warmup_s:
             rows, begins_fetch, epoch = next(batches)
             taken += rows
+        if cells > period:  # such a step waits for all of its cells, if none was computed before
+            pending = skip_step(cells)
         begun, begin = usage(), clock()
-        taken = pending = steps = fetches = 0
+        taken = steps = fetches = 0
         edges = Thinned(MOST_EDGES)
         first_epoch = epoch
         while True:
+            if pending >= cells:
+                compute(step_s)
+                pending -= cells
+                steps += 1
             rows, begins_fetch, epoch = next(batches)
             seconds = clock() - begin
             taken += rows
@@ -139,14 +148,9 @@ def measure(
             progress(f"{n} accelerators", taken, seconds)
             if begins_fetch:
                 edges.append([seconds, taken])
-            if (
-                begins_fetch and seconds >= timing.measure_s and fetches >= FEWEST_FETCHES and steps >= FEWEST_STEPS
-            ):  # fmt: skip
+            is_enough = seconds >= timing.measure_s and (fetches >= FEWEST_FETCHES or seconds >= LONG_S)
+            if begins_fetch and is_enough and steps >= FEWEST_STEPS:
                 break
-            if pending >= n * batch_size:
-                compute(step_s)
-                pending -= n * batch_size
-                steps += 1
         return Trace(
             rows=taken,
             seconds=seconds,
@@ -160,6 +164,19 @@ def measure(
             begun=begun,
             ended=usage(),
         )
+
+    def skip_step(cells: int) -> int:
+        """A step before the clock runs, up to the next fetch. Returns the cells that have come for the next step."""
+        pending, has_computed = 0, False
+        while True:
+            rows, begins_fetch, _ = next(batches)
+            pending += rows
+            if has_computed and begins_fetch:
+                return pending
+            if pending >= cells:
+                compute(step_s)
+                pending -= cells
+                has_computed = True
 
     first = int(warmed / elapsed * step_s / batch_size / 3)
     fed = most_fed(utilisation, first, most=max(1, epoch_rows // batch_size))

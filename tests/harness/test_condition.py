@@ -1,8 +1,10 @@
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 import loaders
+from analysis import published
 from harness import grids as grids_module
 from harness.condition import Condition
 from harness.errors import UserError
@@ -52,9 +54,10 @@ def test_a_key_names_the_condition_and_ignores_the_order_of_knobs() -> None:
             ("cache", "first"),
             ("disk", "hdd"),
             ("consumer_ms", 2.0),
+            ("accelerator_ms", 60.0),
         )
     ]
-    assert len({one.key, *(c.key for c in others)}) == 9
+    assert len({one.key, *(c.key for c in others)}) == 10
 
 
 KEYS = [
@@ -85,7 +88,8 @@ def test_conditions_with_the_same_order_have_the_same_order_key() -> None:
     knobs = (("block_size", 4),)
     one = Condition(dataset="d", loader="native", knobs=knobs)
     bounded = {"cache": "bounded", "memory_limit_bytes": 10**9, "disk": "hdd"}
-    for fields in ({"output": "dense"}, {"cache": "first"}, bounded, {"consumer_ms": 1.0}, {"processes": 2}):
+    fed = {"accelerator_ms": 60.0, "consumer": "busy"}
+    for fields in ({"output": "dense"}, {"cache": "first"}, bounded, {"consumer_ms": 1.0}, {"processes": 2}, fed):
         assert Condition(dataset="d", loader="native", knobs=knobs, **fields).order_key == one.order_key
     for fields in ({"seed": 1}, {"order": "stream"}, {"batch_size": 8}, {"workers": 2}):
         assert Condition(dataset="d", loader="native", knobs=knobs, **fields).order_key != one.order_key
@@ -102,11 +106,35 @@ def test_conditions_with_the_same_order_have_the_same_order_key() -> None:
         ("disk", "tape"),
         ("consumer_ms", -1.0),
         ("consumer_ms", float("nan")),
+        ("accelerator_ms", 0.0),
+        ("accelerator_ms", float("inf")),
+        ("consumer", "sleepy"),
+        ("consumer", "busy"),
     ],
 )
 def test_an_impossible_value_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=field):
         Condition(dataset="d", loader="native", **{field: value})
+
+
+def test_accelerators_take_from_one_warm_process_that_no_other_consumer_holds_up() -> None:
+    one = Condition(dataset="d", loader="native", accelerator_ms=60.0, consumer="busy")
+    assert one == Condition.from_dict(one.to_dict())
+    assert one.key != replace(one, consumer="idle").key
+    for fields in ({"cache": "first"}, {"processes": 2}, {"consumer_ms": 1.0}):
+        with pytest.raises(ValueError, match="accelerator_ms"):
+            replace(one, **fields)
+
+
+def test_the_grid_of_accelerators_has_the_published_step_times() -> None:
+    """Those of the grid are in the table of published numbers, whose cells a second follow from them."""
+    steps = published.demand().dropna(subset="step_ms")
+    grid = expand("accelerators", "d")
+    assert {c.accelerator_ms for c in grid.conditions} == set(steps["step_ms"])
+    assert {c.batch_size for c in grid.conditions} == set(steps["batch_size"])
+    for row in steps.itertuples():
+        accelerators = int(row.accelerators.split()[0])
+        assert accelerators * row.batch_size / row.step_ms * 1e3 == pytest.approx(row.cells_per_s, rel=0.01)
 
 
 def test_a_mistake_in_a_grid_names_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,32 @@ def test_an_impossible_measurement_is_reported(changed: dict, message: str) -> N
     assert any(message in problem for problem in of_measurement(replace(VALID, **changed)))
 
 
+FED = replace(
+    VALID,
+    condition=Condition(dataset="d", loader="native", batch_size=32, accelerator_ms=600.0),
+    accelerators=1,
+    probes=[[2, 0.5, 130.0], [1, 0.93, 120.5]],
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({}, None),
+        ({"accelerators": 0, "probes": [[1, 0.5, 120.5]]}, None),
+        ({"accelerators": None}, "names none"),
+        ({"condition": VALID.condition}, "its condition has none"),
+        ({"accelerators": 2}, "its probes do not say that 2 accelerators were fed"),
+        ({"accelerators": 0, "probes": [[2, 0.5, 1.0]]}, "its probes do not say that 0"),
+        ({"probes": [[1, 1.2, 120.5]]}, "a utilisation that is no share"),
+        ({"rows": 6600, "edges": None}, "6,600 rows are more than 1 accelerators take in 120.5 s"),
+    ],
+)
+def test_accelerators_that_were_not_fed_are_reported(changed: dict, message: str | None) -> None:
+    reasons = of_measurement(replace(FED, **changed))
+    assert any(message in reason for reason in reasons) if message else reasons == []
+
+
 def test_the_cpu_times_of_several_processes_are_not_read_at_one_instant() -> None:
     workers = replace(VALID, condition=Condition(dataset="d", loader="scdataset", workers=4))
     assert of_measurement(replace(VALID, cpu_s=246.2))
