@@ -32,6 +32,21 @@ def committed(tmp_path: Path) -> Path:
     return shutil.copytree(ROOT / "results", tmp_path / "results", ignore=unneeded)
 
 
+def test_the_most_accelerators_appear_with_their_records(committed: Path) -> None:
+    title = "## How many accelerators a loader feeds"
+    assert title not in results.render(committed)
+    grid = expand("accelerators", "tahoe-mini")
+    m = Measurement(
+        condition=grid.pair, timing=grid.timing, repeat=0, again=False, status="ok", rows=100, seconds=1.0, fetches=9.0,
+        accelerators=7, probes=[[7, 0.9, 2.0], [8, 0.8, 2.0]],
+        provenance={"git_dirty": False, "code": "c", "utc": "3", "rules_edition": 2},
+    )  # fmt: skip
+    jsonl.append(committed / MACHINE / "accelerators.jsonl", m)
+    page = results.render(committed)
+    assert page.count(title) == 1
+    assert "| `native` | fetch_factor=68 | 7 | 1 |" in page
+
+
 SOME = ("native", "scdataset", "annloader", "native_bionemo", "bionemo")
 
 
