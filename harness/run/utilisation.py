@@ -9,18 +9,15 @@ is waiting:
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import count
 from typing import Any
 
-from harness.condition import FEWEST_FETCHES, LEAST_UTILISATION, Timing
-from harness.run.measure import MOST_EDGES, Batches, Thinned, Trace, fetches_of, touch
+from harness.condition import LEAST_UTILISATION, Timing
+from harness.run.consumer import Consumer, minibatches
+from harness.run.measure import Batches, Trace
 
-FEWEST_STEPS = 5  # in a probe
-LONG_S = 8.0  # after which a probe ends at the next fetch: nine tenths of the time of a fetch may be computing
-HEAD_START = 2  # fetches, of each worker process, that are taken at full speed before a probe
 CLOSE = 0.05  # of the number fed: how near the search comes to a large number; to a number below 40 it comes exactly
 BUSY_BYTES = bytes(256 << 10)  # fits into a core's own cache, and the GIL is released while it is hashed
 
@@ -98,97 +95,29 @@ def measure(
     Raises ValueError for an epoch without a batch.
     """
     period = period_rows or loader.fetch_rows
-    batches = _batches(loader, period, epoch_rows)
-    start, warmed, arrivals = clock(), 0, []
-    elapsed = 0.0
-    while elapsed < timing.warmup_s or (warmed < epoch_rows and elapsed < timing.epoch_s) or len(arrivals) < 2:
-        rows, _, _ = next(batches)
-        elapsed = clock() - start
-        warmed += rows
-        arrivals = [*arrivals, elapsed][:2]
-        progress("warm-up", warmed, elapsed)
+    batches = minibatches(loader, period, epoch_rows)
+    consumer = Consumer(
+        batches=batches,
+        timing=timing,
+        clock=clock,
+        batch_size=batch_size,
+        fetch_rows=loader.fetch_rows,
+        period=period,
+        step_s=step_s,
+        compute=compute,
+        usage=usage,
+        progress=progress,
+    )
+    warm = consumer.warm_up(epoch_rows)
     probes: list[list[float]] = []
     traces: dict[int, Trace] = {}
 
     def utilisation(n: int) -> float:
-        trace = probe(n)
+        trace = traces[n] = consumer.probe(n, warm)
         computing = trace.rows / (n * batch_size) * step_s  # with the part of a step for which cells have come
         probes.append([n, computing / (computing + trace.waiting_s), trace.seconds])
-        traces[n] = trace
         return probes[-1][1]
 
-    def probe(n: int) -> Trace:
-        """The window of one probe, of FEWEST_FETCHES fetches, or fewer if these take longer than LONG_S.
-
-        What the loader read ahead while it was not needed is taken at full speed first. Otherwise a short probe would
-        count it as fed at the loader's own pace.
-        """
-        cells, pending = n * batch_size, 0
-        rows, begins_fetch, epoch, taken = 0, False, 0, 0
-        drained = clock()
-        while not begins_fetch or taken <= HEAD_START * period or clock() - drained < timing.warmup_s:
-            rows, begins_fetch, epoch = next(batches)
-            taken += rows
-        if cells > period:  # such a step waits for all of its cells, if none was computed before
-            pending = skip_step(cells)
-        begun, begin = usage(), clock()
-        taken = steps = fetches = 0
-        edges = Thinned(MOST_EDGES)
-        first_epoch = epoch
-        while True:
-            if pending >= cells:
-                compute(step_s)
-                pending -= cells
-                steps += 1
-            rows, begins_fetch, epoch = next(batches)
-            seconds = clock() - begin
-            taken += rows
-            pending += rows
-            fetches += begins_fetch * period // loader.fetch_rows
-            progress(f"{n} accelerators", taken, seconds)
-            if begins_fetch:
-                edges.append([seconds, taken])
-            is_enough = seconds >= timing.measure_s and (fetches >= FEWEST_FETCHES or seconds >= LONG_S)
-            if begins_fetch and is_enough and steps >= FEWEST_STEPS:
-                break
-        return Trace(
-            rows=taken,
-            seconds=seconds,
-            edges=edges.items,
-            waiting_s=max(0.0, seconds - steps * step_s),
-            first_batch_s=arrivals[0],
-            second_batch_s=arrivals[1],
-            epochs=epoch - first_epoch,
-            warmed_epochs=warmed / epoch_rows,
-            start_s=begin,
-            begun=begun,
-            ended=usage(),
-        )
-
-    def skip_step(cells: int) -> int:
-        """A step before the clock runs, up to the next fetch. Returns the cells that have come for the next step."""
-        pending, has_computed = 0, False
-        while True:
-            rows, begins_fetch, _ = next(batches)
-            pending += rows
-            if has_computed and begins_fetch:
-                return pending
-            if pending >= cells:
-                compute(step_s)
-                pending -= cells
-                has_computed = True
-
-    first = int(warmed / elapsed * step_s / batch_size / 3)
+    first = int(warm.cells_per_s * step_s / batch_size / 3)
     fed = most_fed(utilisation, first, most=max(1, epoch_rows // batch_size))
     return Fed(accelerators=fed, probes=probes, trace=traces[max(1, fed)])
-
-
-def _batches(loader: Batches, period: int, epoch_rows: int) -> Iterator[tuple[int, bool, int]]:
-    """(rows, whether a full fetch begins, index of the epoch) of minibatch after minibatch, epoch after epoch."""
-    for index in count():
-        is_empty = True
-        for batch, begins_fetch in fetches_of(loader.epoch(index), period, epoch_rows):
-            is_empty = False
-            yield touch(batch), begins_fetch, index
-        if is_empty:
-            raise ValueError(f"epoch {index} held no batch")
