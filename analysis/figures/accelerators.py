@@ -44,7 +44,7 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     ax.grid(lw=0.3)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, title="a step of 240 cells an accelerator takes")
     figure.suptitle(f"Accelerators that one loader feeds: {dataset}{uncommitted(frame['dirty'].any())}", fontsize=10)
-    return Drawn(figure, frame.drop(columns=["reason", "dirty"]))
+    return Drawn(figure, frame.drop(columns=["reason", "marks", "cool", "dirty"]))
 
 
 def _names(frame: pd.DataFrame) -> pd.Series:

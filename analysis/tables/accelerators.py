@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import loaders
-from analysis.tables import command, compare
+from analysis.tables import command, compare, doubts
 from analysis.tables.summary import interval, measured_on
 from harness.condition import FEWEST_FETCHES, LEAST_UTILISATION, Condition
 from harness.errors import UserError
@@ -31,8 +31,8 @@ def table(measurements: Iterable[Measurement]) -> pd.DataFrame:
 
     Columns: loader, setting, accelerator_ms, consumer; accelerators, the median over repeats, with low and high, its
     range or interval; cells_per_s, what as many take; utilisation, at as many, or of one if none is fed; at_least,
-    whether no probe found too many; fetches, the fewest of a window; repeats; dirty; reason, why there is no number.
-    Numbers are nan if there are none.
+    whether no probe found too many; fetches, the fewest of a window; repeats; cool, marks,
+    dirty, as of `summary.table`; reason, why there is no number. Numbers are nan if there are none.
     """
     latest = {
         (m.condition, m.repeat): m for m in measurements if m.condition.accelerator_ms is not None and not m.again
@@ -61,6 +61,8 @@ def _row(condition: Condition, rows: list[Measurement]) -> dict[str, object]:
         "at_least": any(_is_bound(m) for m in ok),
         "fetches": min((m.fetches for m in ok), default=np.nan),
         "repeats": len(ok),
+        "cool": any(doubts.cool(m) for m in ok),
+        "marks": list(ok[-1].marks.values()) if ok else [],
         "dirty": any(m.provenance.get("git_dirty") for m in rows),
         "reason": None if ok else f"{rows[-1].status}, {rows[-1].reason}",
     }
@@ -89,6 +91,8 @@ def losses(frame: pd.DataFrame) -> list[str]:
     sentences = []
     for name, rows in frame[frame["accelerators"].notna()].groupby(ARM, sort=False):
         is_ours = rows["loader"].map(compare.is_ours)
+        if OURS not in set(rows["loader"]):
+            sentences.append(f"At {arm(*name)} `{OURS}` has no number here.")
         stores = rows["loader"].map(lambda loader: loaders.get(loader).store)
         for ours in rows[is_ours].itertuples():
             same_store = stores == loaders.get(ours.loader).store
@@ -115,8 +119,11 @@ def markdown(frame: pd.DataFrame) -> str:
         cells = [_cell(rows.loc[name]) if name in rows.index else "–" for name in arms]
         lines.append(f"| `{loader}` | {setting} | {' | '.join(cells)} | {rows['repeats'].min()} |")
     reasons = [f"{row.loader} {row.setting}: {row.reason}." for row in frame[frame["reason"].notna()].itertuples()]
+    reasons += [f"† {row.loader}: {mark}." for row in frame.itertuples() for mark in row.marks]
     if (frame["fetches"] < FEWEST_FETCHES).any():
         reasons.append(f"\\* fewer than {FEWEST_FETCHES} fetches in the window: chance decides much of it.")
+    if frame["cool"].any():
+        reasons.append("§ the warm-up was less than an epoch, which would have taken too long.")
     reasons += ["‡ made with uncommitted code."] if frame["dirty"].any() else []
     return "\n".join([*lines, *(f"\n{reason}" for reason in dict.fromkeys(reasons))]) + "\n"
 
@@ -129,7 +136,8 @@ def _cell(row: pd.Series) -> str:
         text += f" ({row['low']:g} to {row['high']:g})"
     if not row["accelerators"]:
         text += f", one at {row['utilisation']:.0%}"
-    return text + ("*" if row["fetches"] < FEWEST_FETCHES else "") + ("‡" if row["dirty"] else "")
+    signs = zip("†*§‡", (row["marks"], row["fetches"] < FEWEST_FETCHES, row["cool"], row["dirty"]), strict=True)
+    return text + "".join(sign for sign, holds in signs if holds)
 
 
 def of_folder(folder: Path, dataset: str) -> str:

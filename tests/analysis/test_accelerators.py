@@ -56,6 +56,12 @@ def test_the_table_begins_with_where_ours_loses() -> None:
     assert "slaf defaults: timeout, no result after 300 s." in rest
 
 
+def test_a_table_without_ours_does_not_say_that_ours_wins() -> None:
+    text = accelerators.markdown(accelerators.table([ROWS[-1]]))
+    assert "- At 60 ms `native` has no number here." in text
+    assert "No loader here" not in text
+
+
 def test_the_second_of_a_pair_is_not_in_the_table() -> None:
     again = replace(ROWS[0], again=True)
     assert accelerators.table([ROWS[0], again])["repeats"].tolist() == [1]
