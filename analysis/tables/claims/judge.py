@@ -17,6 +17,7 @@ from analysis.tables.ratios import fits, ratios
 from analysis.tables.summary import interval, measured_on, of_one_code
 from harness.condition import FEWEST_FETCHES, Condition
 from harness.data.synthetic.cells import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
+from harness.model.sizes import SIZES
 from harness.records import cost, jsonl, orders, training
 from harness.records.measurement import Measurement
 
@@ -80,10 +81,17 @@ def computed(formula: str, **arguments: Any) -> float:
     "quotient": the product of `product` over that of `over`. "exact" (the expected entropy of the plates), "lower" and
     "upper" (the bounds of scDataset's poster): of `block_size` and, for "exact", `fetch_factor`, for minibatches of
     `batch_size` and plates of the entropy that Tahoe-100M has. "bill": the field `of` of the `Bill` of a `Scenario`,
-    `scenario`, at `prices`.
+    `scenario`, at `prices`. "step": the FLOPs of a training step of the model `size`, of `cells` cells of `length`
+    tokens each, which also predicts genes, of which `vocabulary`, at the share `genes` of the tokens; times those of
+    `product`, over those of `over`.
     """
     if formula == "quotient":
         return prod(arguments["product"]) / prod(arguments.get("over", ()))
+    if formula == "step":
+        size, tokens = SIZES[arguments["size"]], arguments["cells"] * arguments["length"]
+        of_genes = arguments["genes"] * size.gene_head_flops(tokens, arguments["vocabulary"])
+        flops = size.flops_of_rows(arguments["cells"], arguments["length"]) + of_genes
+        return flops * prod(arguments["product"]) / prod(arguments["over"])
     if formula == "bill":
         return getattr(bill(Scenario(**arguments["scenario"]), Prices(**arguments["prices"])), arguments["of"])
     plates, batch, block = (
