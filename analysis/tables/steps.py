@@ -64,8 +64,13 @@ def table(runs: Sequence[Steps]) -> pd.DataFrame:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """A table for each model on each device, below a line that names both; the definition of MFU stands above."""
-    parts = [DEFINITION]
+    """The definition of MFU, and the tables of `bodies`."""
+    return f"{DEFINITION}\n\n{bodies(frame)}"
+
+
+def bodies(frame: pd.DataFrame) -> str:
+    """A table for each model on each device, below a line that names both."""
+    parts = []
     for (device, size, batch_size, length), rows in frame.groupby(["device", "size", "batch_size", "length"]):
         first = rows.iloc[0]
         peak = _number(first["peak_flops_per_s"] / 1e12)
