@@ -61,12 +61,17 @@ class Trial:
 def runs(trial: Trial, names: Sequence[str], workers: int) -> Iterator[Steps]:
     """The run without a loader, which measures the peak as well, and then one for each of the named loaders.
 
-    The minibatch that is held comes from the first loader. workers: worker processes of the loaders. Raises UserError
-    if the run without a loader fails.
+    The minibatch that is held comes from the first loader that can be run. workers: worker processes of the loaders.
+    Raises UserError if none can.
     """
-    held = run(trial, names[0], 0)
-    if held.status != "ok":
-        raise UserError(f"No step could be made on a minibatch of {names[0]}: {held.reason}")
+    reasons = []
+    for name in names:
+        held = run(trial, name, 0)
+        if held.status == "ok":
+            break
+        reasons.append(f"{name}: {held.reason}")
+    else:
+        raise UserError(f"No loader gave a minibatch to train on. {'; '.join(reasons)}")
     yield held
     for name in names:
         yield run(trial, name, workers, held.peak_flops_per_s)
