@@ -45,11 +45,11 @@ def steps(options: argparse.Namespace) -> None:
     )
     with lock(options.results):
         storeless = prepare_stores(dataset, names, options.results, out)
+        for name, reason in storeless.items():
+            out.print(f"{name}: not run, since its store could not be made: {reason}", highlight=False, markup=False)
         for run in experiment.runs(trial, [name for name in names if name not in storeless], options.workers):
             jsonl.append(path, run)
             out.print(describe(run), highlight=False, markup=False)
-        for name, reason in storeless.items():
-            out.print(f"{name}: its store could not be made: {reason}", highlight=False, markup=False)
     print_written([path, *publish(dataset, options.results)], out)
 
 
