@@ -8,6 +8,7 @@
 # make asv       compares the speed of HEAD with that of where it left BASE; fails for a regression   (BASE=origin/main, FACTOR=1.15)
 # make report    writes one HTML page of all that lies in a results folder      (RESULTS=)
 # make train     trains the same models in every order of the cells, and compares      (DATASET=, ARMS=, SEEDS=, GENES=, RESULTS=)
+# make steps     trains a transformer on the minibatches of loaders: step, wait, MFU   (DATASET=, LOADERS=, SIZE=, DEVICE=, SECONDS=, WORKERS=, RESULTS=)
 # make ceiling   measures what the disk, decoding and copying allow without a loader   (DATASET=, LOADERS=, RESULTS=)
 # make status    prints what the results hold, and what is doubtful in them
 # make doctor    prints which loaders import, and what this machine allows
@@ -32,7 +33,7 @@ flag = $(if $($(1)),--$(2) $($(1)))
 # If it is set, every process compiles every library again, which doubles the time to a worker's first minibatch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup bench advise figures report ceiling train asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check help
+.PHONY: setup bench advise figures report ceiling train steps asv asv-publish test-asv test test-slow fuzz status doctor prepare lock check help
 .DEFAULT_GOAL := bench
 
 help:
@@ -73,6 +74,10 @@ report: setup
 train: setup
 	@$(PYTHON) -m harness train --dataset "$(DATASET)" $(call flag,ARMS,arms) $(call flag,SEEDS,seeds) \
 		$(call flag,GENES,genes) $(call flag,RESULTS,results)
+
+steps: setup
+	@$(PYTHON) -m harness steps "$(DATASET)" $(call flag,LOADERS,loaders) $(call flag,SIZE,size) $(call flag,DEVICE,device) \
+		$(call flag,SECONDS,seconds) $(call flag,WORKERS,workers) $(call flag,RESULTS,results)
 
 # Most tests wait for a process that imports a library.
 IN_PARALLEL := -n auto --maxprocesses 4

@@ -8,12 +8,13 @@ from pathlib import Path
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis.tables import accelerators, ceilings, demand, downloading, frontier, losses, ratios, slaf
+from analysis.tables import accelerators, ceilings, demand, downloading, frontier, losses, ratios, slaf, steps
 from analysis.tables.summary import measured_on
 from harness.grids import expand
 from harness.machine.host import ROOT
 from harness.records import ceiling, jsonl
 from harness.records.measurement import RULES_EDITION
+from harness.records.steps import FILE, Steps
 
 PAGE = ROOT / "docs" / "results.md"
 METHOD = ROOT / "docs" / "method.md"
@@ -61,6 +62,8 @@ def render(results: Path) -> str:
         "ceilings": lambda machine: ceilings.markdown(ceiling.read(results / machine)).rstrip(),
         "slaf": lambda dataset: _slaf(results, dataset),
         "scaling": lambda machine, grid: _scaling(pd.read_csv(results / machine / "figures" / f"{grid}.csv")),
+        "definition_of_mfu": steps.DEFINITION,
+        "steps": lambda: _steps(results),
         "drawn": lambda machine, name: (results / machine / "figures" / name).exists(),
         "title": lambda grid: expand(grid, "any").title.lower(),
     }
@@ -89,6 +92,17 @@ def _ratios(records: Path, dataset: str) -> str:
     """The markdown table of a grid's throughput ratios on one data set, without the comparisons not measured."""
     lines = ratios.markdown(records.stem, measured_on(dataset, jsonl.read(records), pairs=True)).splitlines()
     return "\n".join(line for line in lines if not line.endswith("| – | – | – | 0 |") or "\\*" in line)
+
+
+def _steps(results: Path) -> dict[tuple[str, str], str]:
+    """The tables of training steps by machine and data set, of all machines, since a GPU may be on any."""
+    tables = {}
+    for path in sorted(results.glob(f"*/{FILE}")):
+        runs = jsonl.read(path, Steps)
+        for dataset in dict.fromkeys(run.dataset for run in runs):
+            frame = steps.table([run for run in runs if run.dataset == dataset])
+            tables[path.parent.name, dataset] = steps.bodies(frame).rstrip()
+    return tables
 
 
 def _best(folder: Path) -> dict[str, str]:

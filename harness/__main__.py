@@ -17,6 +17,7 @@ from harness.commands.figures import figures
 from harness.commands.prepare import prepare
 from harness.commands.report import report
 from harness.commands.status import status
+from harness.commands.steps import steps
 from harness.commands.train import train
 from harness.commands.validate import validate
 from harness.data import catalogue
@@ -31,6 +32,7 @@ examples:
   python -m harness prepare tahoe --project my-google-cloud-project
   python -m harness ceiling --loaders native
   python -m harness train --arms block,random --seeds 1
+  python -m harness steps tahoe-mini --loaders native,scdataset --size small
   python -m harness cost --example seed-004
   python -m harness status
 """
@@ -132,6 +134,22 @@ def parser() -> argparse.ArgumentParser:
         help="how many genes, those with the most counts, or all (default: 8192)",
     )
     verb.set_defaults(run=train)
+
+    verb = verbs.add_parser(
+        "steps", parents=[into],
+        help="train a transformer on the minibatches of loaders: time of a step, wait for minibatches, and MFU",
+    )  # fmt: skip
+    verb.add_argument("dataset", nargs="?", default=DEFAULT_DATASET, metavar="D", help="as for bench")
+    verb.add_argument("--loaders", type=_names, metavar="L", help="(default: native,annbatch,scdataset,slaf)")
+    verb.add_argument(
+        "--size", default="small", metavar="S", help="of the model: small, medium or 51m (default: small)"
+    )
+    verb.add_argument("--device", default="cpu", metavar="D", help="cpu or cuda (default: cpu)")
+    verb.add_argument("--seconds", type=float, default=60.0, metavar="S", help="of each run (default: 60)")
+    verb.add_argument("--length", type=int, metavar="N", help="tokens of a cell (default: that of the size)")
+    verb.add_argument("--batch-size", type=int, metavar="N", help="cells of a minibatch (default: that of the size)")
+    verb.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes of a loader (default: 0)")
+    verb.set_defaults(run=steps)
 
     verb = verbs.add_parser(
         "cost-curves", parents=[data, into], aliases=["laws"],

@@ -5,6 +5,7 @@ The store is pre-shuffled, as annbatch's authors advise, or in the order of the 
 
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from loaders.convert import to_output
 from loaders.protocol import Batch, Incompatible
 
 COLLECTION = "c.zarr"
+OF_SAMPLER = "chunk_size", "preload_nchunks"
 
 
 class AnnBatch:
@@ -23,7 +25,8 @@ class AnnBatch:
 
     With the order "random", an epoch reads `preload_nchunks` chunks of `chunk_size` cells at a time, in random order,
     into a buffer, and shuffles the buffer. The order "stream" is that of the store: the same in every epoch, but not
-    the order of the files.
+    the order of the files. With `preload_to_gpu`, the buffer is made and shuffled on the GPU by cupy, which is the
+    default where cupy is installed; minibatches are then copied back, since those of the contract are in CPU memory.
     """
 
     name = "annbatch"
@@ -31,7 +34,7 @@ class AnnBatch:
     store = "zarr-shuffled/1"
     shuffled_store = True
     objects = True
-    knobs = {"chunk_size": 512, "preload_nchunks": 32}
+    knobs = {"chunk_size": 512, "preload_nchunks": 32, "preload_to_gpu": False}
 
     @classmethod
     def broken(cls, condition: Condition) -> dict[str, str]:
@@ -67,6 +70,8 @@ class AnnBatch:
         fetch_rows = knobs["chunk_size"] * knobs["preload_nchunks"]
         if fetch_rows % condition.batch_size:
             raise Incompatible(f"its buffer of {fetch_rows} rows is not a multiple of the batch size")
+        if knobs["preload_to_gpu"] and (reason := _lacks_gpu()):
+            raise Incompatible(f"preload_to_gpu {reason}")
         return cls(dataset, path, condition, knobs, rows)
 
     @classmethod
@@ -74,7 +79,8 @@ class AnnBatch:
         """See `Loader.code`."""
         knobs = cls.knobs | dict(condition.knobs)
         sampler = "RandomSampler" if condition.order == "random" else "SequentialSampler"
-        arguments = ", ".join(f"{name}={value}" for name, value in knobs.items())
+        arguments = ", ".join(f"{name}={knobs[name]}" for name in OF_SAMPLER)
+        sampled = f"{sampler}({arguments}, batch_size={condition.batch_size})"
         x = 'batch["X"].toarray()' if condition.output == "dense" else 'batch["X"]'
         return f"""import anndata as ad
 import zarr
@@ -84,7 +90,7 @@ from annbatch.samplers import RandomSampler, SequentialSampler
 zarr.config.set({{"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}})
 # The store was written once: DatasetCollection(store).add_adatas(paths, shuffle={cls.shuffled_store})
 store = {str(path / COLLECTION)!r}
-loader = Loader(batch_sampler={sampler}({arguments}, batch_size={condition.batch_size}), preload_to_gpu=False)
+loader = Loader(batch_sampler={sampled}, preload_to_gpu={knobs["preload_to_gpu"]})
 for group in DatasetCollection(store, mode="r"):
     loader.add_dataset(ad.io.sparse_dataset(group["X"]), ad.io.read_elem(group["obs"]))
 for epoch in range(10):
@@ -104,11 +110,13 @@ for epoch in range(10):
         self.condition, self.rows = condition, rows
         self.fetch_rows = knobs["chunk_size"] * knobs["preload_nchunks"]
         self.generator = np.random.default_rng()  # every epoch sets its state
+        chunks = {name: knobs[name] for name in OF_SAMPLER}
         if condition.order == "random":
-            sampler = RandomSampler(**knobs, batch_size=condition.batch_size, rng=self.generator)
+            sampler = RandomSampler(**chunks, batch_size=condition.batch_size, rng=self.generator)
         else:
-            sampler = SequentialSampler(**knobs, batch_size=condition.batch_size)
-        self.loader = Loader(batch_sampler=sampler, preload_to_gpu=False)
+            sampler = SequentialSampler(**chunks, batch_size=condition.batch_size)
+        self.is_on_gpu = knobs["preload_to_gpu"]
+        self.loader = Loader(batch_sampler=sampler, preload_to_gpu=self.is_on_gpu)
         store = _objects(dataset.url(path / COLLECTION)) if dataset.bucket else path / COLLECTION
         for group in DatasetCollection(store, mode="r"):
             x = group["X"] if isinstance(group["X"], zarr.Array) else ad.io.sparse_dataset(group["X"])
@@ -118,7 +126,7 @@ for epoch in range(10):
     def epoch(self, index: int) -> Iterator[Batch]:
         self.generator.bit_generator.state = np.random.default_rng([self.condition.seed, index]).bit_generator.state
         for batch in self.loader:
-            x = to_output(batch["X"], self.condition.output)
+            x = to_output(batch["X"].get() if self.is_on_gpu else batch["X"], self.condition.output)
             yield Batch(x, batch["obs"]["row"].to_numpy() if self.rows else None)
 
     def close(self) -> None:
@@ -131,6 +139,15 @@ class AnnBatchUnshuffled(AnnBatch):
     name = "annbatch_unshuffled"
     store = "zarr-unshuffled/1"
     shuffled_store = False
+
+
+def _lacks_gpu() -> str | None:
+    """Why cupy cannot be used here; None if it can."""
+    if find_spec("cupy") is None:
+        return "needs cupy, which is not installed"
+    import cupy
+
+    return None if cupy.cuda.is_available() else "needs a GPU that cupy can use with CUDA"
 
 
 def _objects(url: str):

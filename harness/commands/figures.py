@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.commands import cost as cost_pages
 from harness.commands import cost_curves, fleet_kills, train
+from harness.commands import steps as steps_tables
 from harness.commands.common import DEFAULT_DATASET, load, print_written, to_read
 from harness.commands.display import console
 from harness.commands.publish import publish
@@ -13,7 +14,7 @@ from harness.data.dataset import Dataset
 from harness.errors import UserError
 from harness.grids import datasets, grid_names, grid_of
 from harness.machine import host
-from harness.records import cost, jsonl, kills, training
+from harness.records import cost, jsonl, kills, steps, training
 
 
 def figures(options: argparse.Namespace) -> None:
@@ -60,6 +61,7 @@ def draw(folder: Path, only: list[str] | None) -> None:
         (training.FILE, training.Run, train.publish),
         (cost.FILE, cost.Cost, cost_curves.publish),
         (kills.FILE, kills.Kills, fleet_kills.publish),
+        (steps.FILE, steps.Steps, steps_tables.publish),
     ):
         for spec in dict.fromkeys(record.dataset for record in jsonl.read(folder / file, kind)):
             if spec in catalogue.entries() and spec in (only or [spec]):

@@ -9,13 +9,14 @@ from pathlib import Path
 import loaders
 from harness.condition import LEAST_UTILISATION
 from harness.errors import UserError
-from harness.records import ceiling, conversion, cost, history, jsonl, kills, slaf, training
+from harness.records import ceiling, conversion, cost, history, jsonl, kills, slaf, steps, training
 from harness.records.ceiling import Ceiling
 from harness.records.conversion import Conversion
 from harness.records.cost import Cost
 from harness.records.kills import Kills
 from harness.records.measurement import COLD_AT_MOST, WARM_AT_LEAST, Measurement
 from harness.records.slaf import Mixture, Operation, Phase
+from harness.records.steps import Steps
 from harness.records.training import Run
 
 CPU_SLACK = 1.02  # tolerated factor: CPU time and wall-clock time are not read at the same instant
@@ -32,6 +33,7 @@ KINDS = {
     slaf.PHASES_FILE: Phase,
     slaf.OPERATIONS_FILE: Operation,
     slaf.MIXTURE_FILE: Mixture,
+    steps.FILE: Steps,
 }
 """The kind of the records in each file, by file name. All other files hold measurements."""
 
@@ -65,6 +67,8 @@ def problems(folder: Path) -> Iterator[tuple[Path, int, str]]:
                     reasons = of_kills(record)
                 case Phase() | Operation() | Mixture():
                     reasons = of_slaf(record)
+                case Steps():
+                    reasons = steps.impossible(record)
                 case _:
                     reasons = [*of_measurement(record), *under(record, ceilings)]
             yield from ((path, line, reason) for reason in [*reasons, *_of_provenance(record.provenance)])

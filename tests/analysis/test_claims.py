@@ -11,6 +11,7 @@ from analysis import report
 from analysis.tables.claims import judge, ledger, table
 from analysis.tables.claims.ledger import Claim
 from harness.condition import Condition, Timing
+from harness.model.sizes import SIZES
 from harness.records import cost, jsonl, orders, training
 from harness.records.measurement import Measurement
 
@@ -390,3 +391,10 @@ def test_the_report_reads_what_the_table_wrote(tmp_path: Path) -> None:
 def test_few_repeats_have_a_range_and_more_an_interval(tmp_path: Path, repeats: int, name: str) -> None:
     judgement = judge.judge(RATIO, both(tmp_path, [1000 + i for i in range(repeats)]), {})
     assert f" ({name} 10" in table.measured(judgement)
+
+
+def test_the_flops_of_a_step_are_counted_with_a_head_for_genes_and_without() -> None:
+    step = {"formula": "step", "size": "51m", "cells": 2, "length": 10, "vocabulary": 1_000, "product": [], "over": []}
+    without = judge.computed(**step, genes=0.0)
+    assert without == SIZES["51m"].flops_of_rows(2, 10)
+    assert judge.computed(**step, genes=0.5) - without == 6 * 512 * 1_000 * 10

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from harness.grids import expand
 from harness.machine.host import ROOT
 from harness.records import jsonl
 from harness.records.measurement import Measurement
+from tests.harness.test_steps import RUN as FED
 
 MACHINE = "reference-2core-xeon"
 SECTIONS = {
@@ -86,4 +88,17 @@ def test_the_frontier_shows_the_tables_that_were_written_once_every_setting_was_
     assert "## The best settings at equal diversity" in page
     assert "On `tahoe-chunks`" in page
     assert "Regime warm" in page
+    assert "\n\n\n" not in page
+
+
+def test_training_steps_appear_with_their_records_from_any_machine(committed: Path) -> None:
+    for path in committed.glob("*/steps.jsonl"):
+        path.unlink()
+    assert "## Training steps" not in results.render(committed)
+    (committed / "with-a-gpu").mkdir()
+    jsonl.append(committed / "with-a-gpu" / "steps.jsonl", replace(FED, device="NVIDIA H200"))
+    page = results.render(committed)
+    assert "## Training steps" in page
+    assert "on NVIDIA H200 in float32" in page
+    assert "results/with-a-gpu/steps.jsonl" in page
     assert "\n\n\n" not in page

@@ -25,23 +25,27 @@ ALLOWED = {
     "harness.condition": set(),
     "harness.machine": {"harness.errors"},
     "harness.bucket": {"harness.machine"},
+    "harness.model": set(),
     "harness.data": {"harness.errors", "harness.machine", "loadstone"},
     "loaders": {"harness.condition", "harness.data", "harness.machine", "loadstone"},
     "harness.grids": {"harness.condition", "harness.data", "harness.errors", "loaders"},
     "harness.records": {"harness.condition", "harness.errors", "loaders"},
     "harness.run": {*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "loaders"},
     "harness.experiments": {
-        *(*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.records", "harness.run"),
-        *("loaders", "loadstone", "analysis.diversity"),
+        *(*DESCRIBE, "harness.bucket", "harness.data", "harness.machine", "harness.model", "harness.records"),
+        *("harness.run", "loaders", "loadstone", "analysis.diversity"),
     },
     "harness.suite": {
         *("harness.condition", "harness.data", "harness.machine", "harness.run", "loaders", "loadstone"),
     },
-    "analysis": {*DESCRIBE, "harness.data", "harness.machine", "harness.records", "loaders", "analysis.diversity"},
+    "analysis": {
+        *(*DESCRIBE, "harness.data", "harness.machine", "harness.model", "harness.records", "loaders"),
+        "analysis.diversity",
+    },
     "analysis.diversity": {"harness.data", "harness.records"},
     "harness.commands": {
-        *(*DESCRIBE, "harness.data", "harness.machine", "harness.records", "harness.run", "harness.experiments"),
-        *("loaders", "loadstone", "analysis", "analysis.diversity"),
+        *(*DESCRIBE, "harness.data", "harness.machine", "harness.model", "harness.records", "harness.run"),
+        *("harness.experiments", "loaders", "loadstone", "analysis", "analysis.diversity"),
     },
     "harness.__main__": {"harness.commands", "harness.data", "harness.errors", "harness.machine", "loaders"},
 }

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.costs.model import Prices, Scenario, bill
-from analysis.diversity import entropy, expected
+from analysis.diversity import entropy
 from analysis.tables.claims import of_slaf
+from analysis.tables.claims.laws import computed
 from analysis.tables.claims.ledger import Claim
 from analysis.tables.compare import by_condition
 from analysis.tables.ratios import fits, ratios
 from analysis.tables.summary import interval, measured_on, of_one_code
 from harness.condition import FEWEST_FETCHES, Condition
-from harness.data.synthetic.cells import PLATE_ENTROPY_BITS, PLATES, shares_with_entropy
 from harness.records import cost, jsonl, orders, training
 from harness.records.measurement import Measurement
 
@@ -72,26 +71,6 @@ def judge(claim: Claim, folder: Path, plates: Plates) -> Verdict:
     if claim.kind == "shape":
         return _in_shape(claim, statistics)
     return Verdict(verdict=_verdict(claim, statistics["measured"]), **statistics)
-
-
-def computed(formula: str, **arguments: Any) -> float:
-    """The value of a law.
-
-    "quotient": the product of `product` over that of `over`. "exact" (the expected entropy of the plates), "lower" and
-    "upper" (the bounds of scDataset's poster): of `block_size` and, for "exact", `fetch_factor`, for minibatches of
-    `batch_size` and plates of the entropy that Tahoe-100M has. "bill": the field `of` of the `Bill` of a `Scenario`,
-    `scenario`, at `prices`.
-    """
-    if formula == "quotient":
-        return prod(arguments["product"]) / prod(arguments.get("over", ()))
-    if formula == "bill":
-        return getattr(bill(Scenario(**arguments["scenario"]), Prices(**arguments["prices"])), arguments["of"])
-    plates, batch, block = (
-        shares_with_entropy(PLATES, PLATE_ENTROPY_BITS), arguments["batch_size"], arguments["block_size"],
-    )  # fmt: skip
-    if formula == "exact":
-        return expected.exact(plates, batch, block, arguments["fetch_factor"])
-    return expected.poster_bounds(plates, batch, block)[("lower", "upper").index(formula)]
 
 
 def _of_one_commit(records: Iterable[Any]) -> list[Any]:
