@@ -71,6 +71,7 @@ class Window:
     """
 
     rows: int
+    tokens: int | None
     seconds: float
     edges: list[list[float]] | None
     waiting_s: float | None

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.tables import summary, text
+from analysis.tables import relative, summary, text
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
 from harness.grids import Grid
@@ -71,7 +71,7 @@ def test_a_conversion_is_compared_with_the_fastest_loader_that_needs_none() -> N
     rates += [("native_downloaded", "first", 900.0, np.nan)]  # not the time of its download
     rows = [*rates, ("annloader", "first", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
     frame = summary.pd.DataFrame(rows, columns=["loader", "cache", "cells_per_s", "convert_s"])
-    epochs = summary.pays_after(frame.assign(order="random", output="csr", disk=""), n_cells=1000)
+    epochs = relative.pays_after(frame.assign(order="random", output="csr", disk=""), n_cells=1000)
     np.testing.assert_array_equal(epochs, [np.nan, 20, np.inf, np.nan, np.nan, np.nan])
 
 
