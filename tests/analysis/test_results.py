@@ -87,3 +87,16 @@ def test_the_frontier_shows_the_tables_that_were_written_once_every_setting_was_
     assert "On `tahoe-chunks`" in page
     assert "Regime warm" in page
     assert "\n\n\n" not in page
+
+
+def test_tokens_have_a_section_with_their_records(committed: Path) -> None:
+    for records in committed.glob("*/tokens.jsonl"):
+        records.unlink()
+    assert "## Tokens" not in results.render(committed)
+    (committed / MACHINE / "figures" / "tahoe-mini-tokens-table.md").write_text("The table of tokens\n")
+    measure(committed / MACHINE / "tokens.jsonl", "tahoe-mini")
+    page = results.render(committed)
+    assert "## Tokens" in page
+    assert "The table of tokens" in page
+    assert "| geneformer: `native` / `scdataset` | 100 | 100 | no difference | 1 |" in page
+    assert "\n\n\n" not in page

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.figures.tokens import draw
 from analysis.tables import relative, summary, text
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
@@ -56,6 +57,29 @@ def test_cpu_time_disk_reads_and_waiting_are_normalised(tiny_set: Dataset, tmp_p
     assert row["waiting_share"] == 0.25
     (line,) = text.lines(frame)
     assert (line["CPU, us/cell"], line["disk/CSR"], line["waiting"]) == ("500", "3.00", "25%")
+
+
+def test_tokens_have_tables_of_their_own_and_no_baseline_of_cells(tiny_set: Dataset, tmp_path: Path) -> None:
+    cells = [Condition(dataset="tiny", loader=name) for name in ("annloader", "memmap")]
+    forms = [replace(cells[1], output="tokens", tokens=tokens) for tokens in ("geneformer", "scgpt")]
+    ours = replace(forms[0], loader="native")
+    rows = [
+        *(measured(tiny_set, condition, 0, 1000) for condition in cells),
+        *(measured(tiny_set, condition, 0, 500, tokens=n) for condition, n in zip(forms, (4000, 3000), strict=True)),
+        measured(tiny_set, ours, 0, 250, tokens=2000),
+    ]
+    frame = table(tiny_set, rows, tmp_path)
+    assert set(frame["output"]) == {"csr", "geneformer tokens", "scgpt tokens"}
+    (_, plain), (title, tokens) = text.parts(frame)
+    assert title.endswith(", tokens")
+    assert tokens["times_baseline"].isna().all()
+    assert tokens["ceiling_cells_per_s"].isna().all()
+    assert [line["tokens/s"] for line in text.lines(tokens)] == ["2,000", "1,000", "1,500"]
+    assert all("tokens/s" not in line for line in text.lines(plain))
+    drawn = draw(frame, "tiny")
+    assert list(drawn.numbers["tokens_per_s"]) == [2000, 1000, 1500]
+    assert len(drawn.figure.axes) == 2
+    assert draw(plain, "tiny") is None
 
 
 def test_values_that_were_not_measured_are_nan(tiny_set: Dataset, tmp_path: Path) -> None:
