@@ -136,7 +136,8 @@ class Loader(Protocol):
         """Opens the store at `path`, or the files `dataset.paths` if `store` is UNCONVERTED.
 
         rows: whether batches carry row ids. Raises Incompatible for a condition that the loader does not support. This
-        method imports the library; importing the adapter's module must not.
+        method imports the library; importing the adapter's module must not. The output of the condition is "tokens"
+        only if the class has `tokenises`.
         """
 
     @classmethod
