@@ -32,7 +32,7 @@ def draw(frame: pd.DataFrame, dataset: str) -> Drawn | None:
         ax.set_xlim(frame["tokens_per_s"].min() / 2, frame["tokens_per_s"].max() * 10)
         ax.set_ylim(-0.6, len(panel) - 0.4)
         for i, rate in enumerate(panel["tokens_per_s"]):
-            ax.text(rate * 1.1, i, f"{rate / 1e6:,.1f} M", va="center", fontsize=7)
+            ax.text(rate * 1.1, i, f"{rate / 1e6:,.3g} M", va="center", fontsize=7)
         ax.set(title=encoding, xlabel="tokens/s without padding")
     handles = [Patch(color=COLOURS[0], label="ours"), Patch(color=COLOURS[-1], label="others")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
