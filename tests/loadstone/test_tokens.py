@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadstone import BlockLoader, BlockShuffling, open_h5ad
-from loadstone.tokens import BinnedTokens, RankTokens, Tokenized, vocabulary
+from loadstone.tokens import BinnedTokens, RankTokens, TokenBatch, Tokenized, vocabulary
 from tests import tiny
 from tests.conftest import skip_unless_available
 from tests.plain_tokens import binned, ranked, same
