@@ -21,7 +21,7 @@ class Measurement:
     status: one of STATUSES; only "ok" has a window. reason: why the status is not "ok".
     marks: the contract's claims that the loader does not keep, each with the reason.
     rows: the number of cells delivered in the window of `seconds`. tokens: the number of tokens of these cells, without
-    padding; None for other outputs.
+    padding; None for other outputs, and with accelerators.
     edges: [seconds, rows] since the start of the window, at no more than 64 of the moments when a fetch arrived.
     windows: the number of rows in each whole second.
     waiting_s: the seconds of the window that were spent waiting for the next minibatch.

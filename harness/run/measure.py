@@ -28,7 +28,7 @@ class Trace:
     """One window, from the arrival of one batch (the first edge) to that of another (the last edge).
 
     rows: the number of cells delivered after the first edge, up to and including the batch at the last edge.
-    tokens: the number of tokens of these cells, without padding; None if batches hold no tokens.
+    tokens: the number of tokens of these cells, without padding; None if batches hold none, or they were not counted.
     seconds: the time between the edges.
     edges: [seconds, rows] since the first edge, at no more than MOST_EDGES arrivals of a fetch, evenly chosen.
     waiting_s: the part of `seconds` that was spent waiting for the next batch.
@@ -40,7 +40,6 @@ class Trace:
     """
 
     rows: int
-    tokens: int | None
     seconds: float
     edges: list[list[float]]
     waiting_s: float
@@ -51,6 +50,7 @@ class Trace:
     start_s: float
     begun: Any = None
     ended: Any = None
+    tokens: int | None = None
 
 
 def measure(
