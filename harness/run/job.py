@@ -71,7 +71,6 @@ class Window:
     """
 
     rows: int
-    tokens: int | None
     seconds: float
     edges: list[list[float]] | None
     waiting_s: float | None
@@ -92,6 +91,7 @@ class Window:
     received_bytes: int | None
     marks: dict[str, str]
     edges_s: tuple[float, float]
+    tokens: int | None = None
     accelerators: int | None = None
     probes: list[list[float]] | None = None
 

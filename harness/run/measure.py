@@ -167,7 +167,7 @@ def fetches_of(batches: Iterable[Any], period: int, epoch_rows: int) -> Iterator
         is_full = rows + period <= epoch_rows or period > epoch_rows
         yield batch, is_full and rows // period != fetch
         fetch = rows // period
-        rows += batch.x.shape[0]
+        rows += rows_of(batch)
 
 
 class Thinned:
@@ -200,3 +200,8 @@ def touch(batch: Any) -> tuple[int, int | None]:
     for part in (x.data, x.indices, x.indptr) if hasattr(x, "indptr") else (x.reshape(-1),):
         part[:: max(1, CACHE_LINE // part.itemsize)].sum()
     return x.shape[0], None
+
+
+def rows_of(batch: Any) -> int:
+    """The number of cells of a batch."""
+    return len(batch.x.ids) if hasattr(batch.x, "ids") else batch.x.shape[0]
