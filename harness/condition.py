@@ -10,6 +10,8 @@ Scalar = bool | int | float | str
 
 ORDERS = ("stream", "random")
 OUTPUTS = ("csr", "dense")
+"""Of the cells themselves; "tokens" is an output too."""
+TOKENS = ("geneformer", "scgpt")
 CONSUMERS = ("idle", "busy")
 CACHES = ("first", "warm", "bounded", "cold")
 DISKS = ("nvme", "gp3", "hdd")
@@ -31,6 +33,8 @@ class Condition:
     processes: the number of processes that measure at the same time, each with its own loader and order; their rows are
     added up.
     cores: the number of cores to which CPU affinity and every thread pool are limited (None: all cores).
+    output: what minibatches hold: "csr", "dense", or "tokens" for transformers. tokens: only for "tokens"; their
+    encoding, see `loaders.tokens`.
     cache: the regime. "first": the page cache is empty at the start, and the window lies within the first epoch.
     "warm": the store is in memory, and the warm-up lasts a whole epoch. "bounded": the page cache is empty at the
     start, and all memory of the worker, page cache included, is limited to `memory_limit_bytes`; the store is at least
@@ -55,7 +59,8 @@ class Condition:
     workers: int = 0
     processes: int = 1
     cores: int | None = None
-    output: Literal["csr", "dense"] = "csr"
+    output: Literal["csr", "dense", "tokens"] = "csr"
+    tokens: Literal["geneformer", "scgpt"] | None = None
     cache: Literal["first", "warm", "bounded", "cold"] = "warm"
     memory_fraction: float | None = None
     memory_limit_bytes: int | None = None
@@ -70,9 +75,14 @@ class Condition:
     knobs: tuple[tuple[str, Scalar], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, allowed in (("order", ORDERS), ("output", OUTPUTS), ("cache", CACHES), ("consumer", CONSUMERS)):
+        choices = {"order": ORDERS, "output": (*OUTPUTS, "tokens"), "cache": CACHES, "consumer": CONSUMERS}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, not one of {', '.join(allowed)}")
+        if self.tokens not in (None, *TOKENS):
+            raise ValueError(f"tokens is {self.tokens!r}, not one of {', '.join(TOKENS)}")
+        if (self.output == "tokens") != (self.tokens is not None):
+            raise ValueError('a condition with the output "tokens", and no other, has tokens')
         if self.disk not in (None, *DISKS):
             raise ValueError(f"disk is {self.disk!r}, not one of {', '.join(DISKS)}")
         self._check_link()
@@ -114,6 +124,11 @@ class Condition:
             raise ValueError('a condition with accelerator_ms has cache "warm", one process and no consumer_ms')
 
     @property
+    def form(self) -> str:
+        """The output, and for tokens their encoding: "csr", "dense", "geneformer tokens" or "scgpt tokens"."""
+        return f"{self.tokens} tokens" if self.tokens else self.output
+
+    @property
     def where(self) -> str:
         """What the store is read from, if that is limited: the disk, or the link to a bucket; otherwise ""."""
         if self.ttfb_ms is None:
@@ -135,6 +150,7 @@ class Condition:
         return replace(
             self,
             output="csr",
+            tokens=None,
             cache="cold",
             memory_fraction=None,
             memory_limit_bytes=None,

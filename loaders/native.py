@@ -17,11 +17,13 @@ from loaders.convert import OF_NUMBA
 from loaders.decoding import of_store
 from loaders.huggingface import HuggingFace
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
+from loaders.tokens import encoding
 from loadstone import BlockLoader, BlockShuffling, Streaming, open_csad, open_h5ad, open_zarr
 from loadstone.formats import arrow, scdl, zarr_group
 from loadstone.loader import Source
 from loadstone.reading.files import Files
 from loadstone.reading.matrix import Matrix, Part, open_matrix
+from loadstone.tokens import Tokenized
 
 OURS = ("loadstone", *OF_NUMBA)
 
@@ -37,6 +39,7 @@ class Native:
     imports = OURS
     store = UNCONVERTED
     objects = True
+    tokenises = True
     knobs = {"block_size": 16, "fetch_factor": 256, "aligned": True}
 
     @classmethod
@@ -62,8 +65,12 @@ class Native:
         knobs = self.knobs | dict(condition.knobs)
         blocks = BlockShuffling(knobs["block_size"], knobs["aligned"])
         self.rows = rows
+        if condition.output == "tokens":
+            source: Source = Tokenized(self.source(dataset, path, "csr"), encoding(condition, dataset.n_genes))
+        else:
+            source = self.source(dataset, path, condition.output)
         self.loader = BlockLoader(
-            self.source(dataset, path, condition.output),
+            source,
             sampler=Streaming() if condition.order == "stream" else blocks,
             batch_size=condition.batch_size,
             fetch_factor=knobs["fetch_factor"],
@@ -79,8 +86,13 @@ class Native:
         sampler = "Streaming()"
         if condition.order != "stream":
             sampler = f"BlockShuffling({knobs['block_size']}, aligned={knobs['aligned']})"
-        opening = cls.opening(path, condition.output)
-        return f"""from loadstone import BlockLoader, BlockShuffling, Streaming, obs_codes, {opening.split("(")[0]}
+        opening = cls.opening(path, "csr" if condition.tokens else condition.output)
+        imports = f"from loadstone import BlockLoader, BlockShuffling, Streaming, obs_codes, {opening.split('(')[0]}"
+        if condition.tokens:
+            kind = type(encoding(condition, dataset.n_genes)).__name__
+            imports += f"\nfrom loadstone.tokens import {kind}, Tokenized, vocabulary"
+            opening = f"Tokenized({opening}, {kind}(vocabulary=vocabulary({dataset.n_genes})))"
+        return f"""{imports}
 
 paths = {[str(path) for path in dataset.paths]}
 labels = {labels if dataset.label_names else "{}"}

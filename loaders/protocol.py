@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import torch
     from scipy.sparse import csr_matrix
 
+    from loadstone.tokens import TokenBatch
+
 UNCONVERTED = "h5ad/1"
 """The value of `store` for a loader that reads the h5ad files of the data set without conversion."""
 
@@ -34,12 +36,13 @@ CLAIMS = {
 class Batch(NamedTuple):
     """One minibatch.
 
-    x: (rows, n_genes), float32, in CPU memory: a CSR matrix, or a dense array or tensor; never a lazy view.
+    x: (rows, n_genes), float32, in CPU memory: a CSR matrix, or a dense array or tensor; never a lazy view. With the
+    output "tokens" a `TokenBatch` instead, in CPU memory, which `loaders.tokens` describes.
     rows: (rows,) int64, the positions of the cells in the concatenation of the data set's files; None if the loader
     was opened with rows=False.
     """
 
-    x: Union["csr_matrix", np.ndarray, "torch.Tensor"]
+    x: Union["csr_matrix", np.ndarray, "torch.Tensor", "TokenBatch"]
     rows: np.ndarray | None
 
 
@@ -107,6 +110,7 @@ class Loader(Protocol):
         bool
     ]  # optional: True if it reads from `dataset.urls` or `dataset.url(path)`, if there is a bucket
     keeps_copies: ClassVar[bool]  # optional: True if it keeps what it reads from a bucket in files, to read them later
+    tokenises: ClassVar[bool]  # optional: True if it makes tokens itself; see `loaders.tokens` for the others
     in_memory: ClassVar[bool]  # optional: True if it holds all cells while open; its ceiling is copying only
 
     @classmethod
@@ -132,7 +136,8 @@ class Loader(Protocol):
         """Opens the store at `path`, or the files `dataset.paths` if `store` is UNCONVERTED.
 
         rows: whether batches carry row ids. Raises Incompatible for a condition that the loader does not support. This
-        method imports the library; importing the adapter's module must not.
+        method imports the library; importing the adapter's module must not. The output of the condition is "tokens"
+        only if the class has `tokenises`.
         """
 
     @classmethod

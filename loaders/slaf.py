@@ -1,6 +1,7 @@
 """Adapter of SLAF, which stores (cell, gene, value) records in Lance fragments and reads them in a background thread.
 
-SLAF yields its raw batches as tables. The adapter converts them to CSR.
+SLAF yields its raw batches as tables. The adapter converts them to CSR. It has tokenizers of its own; docs/method.md
+says how their tokens differ from those of Geneformer and scGPT.
 """
 
 import os
@@ -17,6 +18,7 @@ from harness.data.dataset import Dataset
 from loaders.convert import csr, to_output
 from loaders.protocol import Batch, Incompatible
 from loaders.slabs import csr_slabs
+from loadstone.tokens import TokenBatch
 
 STORE = "cells.slaf"
 FRAGMENT_CELLS = 5_000  # per fragment: the default of the library's converter
@@ -28,6 +30,8 @@ list of all earlier ones; with 100,000 fragments, the lists would be larger than
 """
 SLAB = 8_192  # cells
 COUNT_MAX, GENES_MAX = 2**16 - 1, 2**16
+MAX_GENES = {"geneformer": 2_048, "scgpt": 1_024}
+"""Of a tokenised cell: the defaults of the library's tokenizers."""
 
 
 class Slaf:
@@ -44,6 +48,7 @@ class Slaf:
     imports = ("slaf", "slaf.ml.dataloaders", "torch")
     store = "slaf/2"
     objects = True
+    tokenises = True
     knobs = {
         **{"n_scanners": 16, "use_mixture_of_scanners": True, "prefetch_batch_size": 4_194_304},
         **{"batches_per_chunk": 1, "parallelize_fragment_reads": False},
@@ -124,14 +129,19 @@ class Slaf:
     def epoch(self, index: int) -> Iterator[Batch]:
         from slaf.ml.dataloaders import SLAFDataLoader
 
-        self.loader = SLAFDataLoader(
-            self.array, batch_size=self.condition.batch_size, raw_mode=True, verbose=False, **self.knobs
-        )
+        kind = self.condition.tokens
+        form = {"tokenizer_type": kind, "max_genes": MAX_GENES[kind]} if kind else {"raw_mode": True}
+        batch_size = self.condition.batch_size
+        self.loader = SLAFDataLoader(self.array, batch_size=batch_size, verbose=False, **form, **self.knobs)
         remaining = self.n_cells
         try:
             for batch in self.loader if remaining else ():
-                x, ids = self._csr(batch["x"])
-                yield Batch(to_output(x, self.condition.output), ids if self.rows else None)
+                if kind:
+                    x, ids = _tokens(batch), batch["cell_ids"].numpy()
+                else:
+                    counts, ids = self._csr(batch["x"])
+                    x = to_output(counts, self.condition.output)
+                yield Batch(x, ids if self.rows else None)
                 remaining -= len(ids)
                 if not remaining:
                     return
@@ -159,6 +169,12 @@ class Slaf:
             prefetcher.stop()
             prefetcher.worker_thread.join()
             self.loader = None
+
+
+def _tokens(batch) -> TokenBatch:
+    """The tensors of a tokenised batch, as arrays that share their memory."""
+    values = batch["values"].numpy() if "values" in batch else None
+    return TokenBatch(batch["input_ids"].numpy(), batch["attention_mask"].numpy(), values)
 
 
 def _knobs(condition: Condition) -> dict[str, int | bool]:

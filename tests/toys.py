@@ -43,6 +43,29 @@ class Toy:
         pass
 
 
+class OfTheSet(Toy):
+    """Delivers cells with the genes of the data set, each with the count `value`."""
+
+    value = 1.0
+
+    def __init__(self, n_genes):
+        self.x = csr_matrix(np.full((2, n_genes), self.value, np.float32))
+
+    @classmethod
+    def open(cls, dataset, path, condition, *, rows):
+        assert (condition.output, condition.tokens) == ("csr", None)
+        return cls(dataset.n_genes)
+
+    def epoch(self, index):
+        for _ in range(100):
+            self.act()
+            yield Batch(self.x, np.arange(2))
+
+
+class Logarithms(OfTheSet):
+    value = 0.5
+
+
 class WithoutRowIds(Toy):
     """Delivers batches, but fails to open where row ids are requested."""
 

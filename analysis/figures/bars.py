@@ -17,10 +17,10 @@ ORDER_COLOURS = {"random": COLOURS[0], "stream": COLOURS[-1]}
 def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     """Cells/s of each condition on a logarithmic scale, one panel for each output, the fastest on top.
 
-    Dotted lines: published training rates of models. frame: a table returned by `summary.table`. None for fewer than
-    five loaders or more than 80 conditions.
+    Dotted lines: published training rates of models. frame: a table returned by `summary.table`, whose rows with tokens
+    are left out. None for fewer than five loaders or more than 80 conditions.
     """
-    frame = frame[frame["cells_per_s"].notna()]
+    frame = frame[frame["cells_per_s"].notna() & frame["tokens_per_s"].isna()]
     if frame["loader"].nunique() < 5 or len(frame) > 80:
         return None
     outputs = sorted(frame["output"].unique())
@@ -29,7 +29,7 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     figure = Figure(figsize=(5.2 * len(outputs), 0.2 * tallest + 1.2), layout="constrained")
     for ax, output in zip(figure.subplots(1, len(outputs), squeeze=False, sharex=True)[0], outputs, strict=True):
         panel = frame[frame["output"] == output].sort_values("cells_per_s")
-        names = [f"{row.loader}  {_settings(row, cores_differ)}" for row in panel.itertuples()]
+        names = [f"{row.loader}  {settings(row, cores_differ)}" for row in panel.itertuples()]
         ax.barh(range(len(panel)), panel["cells_per_s"], color=[ORDER_COLOURS[o] for o in panel["order"]])
         ax.set_yticks(range(len(panel)), names)
         ax.set_xscale("log")
@@ -47,12 +47,12 @@ def bars(frame: pd.DataFrame, dataset: str) -> Drawn | None:
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(f"Loaders on {dataset}{where(frame)}" + uncommitted(frame["dirty"].any()), fontsize=10)
     frame = frame.sort_values(["output", "cells_per_s"], ascending=[True, False])
-    settings = [_settings(row, cores_differ) for row in frame.itertuples()]
-    numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=settings)
+    shown = [settings(row, cores_differ) for row in frame.itertuples()]
+    numbers = frame[["output", "loader", "order", "cells_per_s"]].assign(settings=shown)
     return Drawn(figure, numbers)
 
 
-def _settings(row: object, cores_differ: bool) -> str:
+def settings(row: object, cores_differ: bool) -> str:
     """The settings that distinguish a bar from others of its loader."""
     parts = [f"b={row.block_size:.0f}"] if not np.isnan(row.block_size) else []
     parts += [f"f={row.fetch_factor:.0f}"] if not np.isnan(row.fetch_factor) else []

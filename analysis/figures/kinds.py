@@ -17,6 +17,7 @@ from analysis.figures import (
     speedups,
     stores,
     surroundings,
+    tokens,
 )
 from analysis.figures.style import Drawn
 from harness.data.dataset import Dataset
@@ -95,6 +96,10 @@ OF_A_GRID = {
         "Throughput from a bucket over the time to the first byte and over the link, and of every loader behind one "
         "link. Dashed, up to the bar: the rate of the link over the bytes that the loader received for a cell. "
         "*: fewer than 5 fetches in the window.",
+    ),
+    "tokens": Kind(
+        lambda n: tokens.draw(n.whole, n.dataset.name),
+        "Tokens a second without padding, on a logarithmic scale; those of slaf are by its own tokenizers.",
     ),
     "epoch": Kind(
         lambda n: epoch.epoch(n.table, n.dataset.name),

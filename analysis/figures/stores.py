@@ -12,7 +12,7 @@ import loaders
 from analysis import published
 from analysis.figures.epoch import at_random
 from analysis.figures.style import COLOURS, STYLE, Drawn, where
-from analysis.tables import summary
+from analysis.tables import relative
 from harness.data.dataset import Dataset
 from harness.records.conversion import Conversion
 
@@ -25,7 +25,7 @@ def stores(conversions: Sequence[Conversion], frame: pd.DataFrame, dataset: Data
 
     frame: a table returned by `summary.table`. None if no conversion succeeded, or for fewer than two stores.
     """
-    converted = summary.stores_made(conversions, dataset)
+    converted = relative.stores_made(conversions, dataset)
     rows = at_random(frame[frame["output"] == "csr"])
     fastest = rows.groupby(rows["loader"].map(lambda name: loaders.get(name).store))["cells_per_s"].max()
     if not converted or len(fastest) < 2:

@@ -50,5 +50,5 @@ def _name(condition: Condition) -> str:
     """The loader and what distinguishes the condition from others of it, except for regime and disk."""
     parts = [condition.loader, compare.setting(condition)]
     parts += [f"batch {condition.batch_size}"] if condition.batch_size != 64 else []
-    parts += [value for value, usual in ((condition.order, "random"), (condition.output, "csr")) if value != usual]
+    parts += [value for value, usual in ((condition.order, "random"), (condition.form, "csr")) if value != usual]
     return " ".join(parts)

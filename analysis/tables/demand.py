@@ -26,7 +26,7 @@ def rates(measurements: Sequence[Measurement]) -> pd.Series:
     Loaders that hold all cells in memory are excluded.
     """
     rows = [
-        (m.condition.output, m.condition.loader, m.condition.key, m.cells_per_s)
+        (m.condition.form, m.condition.loader, m.condition.key, m.cells_per_s)
         for m in of_one_code(measurements)
         if m.status == "ok" and m.condition.order == "random" and not loaders.holds_all(m.condition.loader)
     ]

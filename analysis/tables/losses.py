@@ -168,7 +168,7 @@ def _times_faster(ratio: Ratio) -> str:
 
 def _under(condition: Condition) -> str:
     """Regime, disk, order, output and minibatch as text."""
-    parts = [condition.cache, *filter(None, [condition.where]), condition.order, condition.output]
+    parts = [condition.cache, *filter(None, [condition.where]), condition.order, condition.form]
     return ", ".join([*parts, f"batch {condition.batch_size}"])
 
 

@@ -158,6 +158,17 @@ def csad_bounded() -> Iterator[Comparison]:
         yield disk, blocks("native_cellstream", block, 64, disk=disk), {"loader": "cellstream", "disk": disk}
 
 
+def tokens() -> Iterator[Comparison]:
+    """Ours against other loaders with the same encoding; then tokens against reading alone."""
+    others = {"geneformer": ("slaf", "scdataset", "annbatch", "cellstream"), "scgpt": ("slaf", "scdataset", "annbatch")}
+    for form, names in others.items():
+        for loader in names:
+            yield form, {"loader": "native", "tokens": form}, {"loader": loader, "tokens": form}
+    for loader, form in product(("native", "slaf"), others):
+        small = {"loader": loader, **({"prefetch_batch_size": 1_453_568} if loader == "slaf" else {})}
+        yield f"{form} / csr", small | {"tokens": form}, small | {"output": "csr"}
+
+
 COMPARED = {
     "geometry": geometry,
     "regimes": regimes,
@@ -169,6 +180,7 @@ COMPARED = {
     "auto": auto,
     "csad": csad,
     "csad-bounded": csad_bounded,
+    "tokens": tokens,
 }
 """The comparisons of each grid."""
 

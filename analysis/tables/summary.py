@@ -1,7 +1,6 @@
 """The table of a grid: one row for each condition, from the results file and the recorded orders."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from scipy.stats import bootstrap
 import loaders
 from analysis.diversity import entropy
 from analysis.tables import doubts
+from analysis.tables.relative import against_warm, pays_after, stores_made
 from harness.condition import Condition
 from harness.data.dataset import Dataset
 from harness.grids import CSR_BYTES, Grid
@@ -20,7 +20,6 @@ from harness.records.base import Record
 from harness.records.ceiling import Ceiling, ceiling_of, roof
 from harness.records.conversion import Conversion
 from harness.records.measurement import Measurement
-from loaders.protocol import UNCONVERTED
 
 LEAST_FOR_BOOTSTRAP = 6  # repeats
 BASELINE = "annloader"  # the papers compare with its random order
@@ -95,6 +94,7 @@ def table(
 
     folder: the machine's folder, with the recorded orders. Column names carry the units; nan means "not measured".
 
+    output: as `Condition.form`. tokens_per_s: without padding.
     entropy_bits: entropy of the data set's first label in a minibatch; ideal_bits: its expectation for random sampling.
     disk: the limited disk, or the link to a bucket. read_per_delivered: bytes read from it for each byte of the cells'
     counts as CSR, for either output. reads_per_1000: reads from a limited disk, or requests to a bucket, for a thousand
@@ -110,13 +110,13 @@ def table(
     codes = dataset.labels(label) if label else None
     measured = rows_of(grid, dataset, measurements)
     baseline = {
-        (c.output, c.cache, c.where): np.median([m.cells_per_s for m in rows if m.cells_per_s])
+        (c.form, c.cache, c.where): np.median([m.cells_per_s for m in rows if m.cells_per_s])
         for c, rows in measured.items()
         if c.loader == BASELINE and c.order == "random" and any(m.cells_per_s for m in rows)
     }
     cell_bytes = CSR_BYTES * dataset.nnz / dataset.n_cells
     rows = [
-        _row(c, rows, baseline.get((c.output, c.cache, c.where)), cell_bytes) | _under_ceiling(rows, ceilings)
+        _row(c, rows, baseline.get((c.form, c.cache, c.where)), cell_bytes) | _under_ceiling(rows, ceilings)
         for c, rows in measured.items()
         if rows
     ]
@@ -147,54 +147,12 @@ def table(
     return frame
 
 
-def stores_made(conversions: Sequence[Conversion], dataset: Dataset) -> dict[str, Conversion]:
-    """By store, the latest successful conversion of this data set."""
-    return {
-        c.store: c
-        for c in conversions
-        if c.status == "ok" and c.provenance.get("dataset_fingerprint") == dataset.fingerprint
-    }
-
-
-def against_warm(condition: Condition, measured: Mapping[Condition, Sequence[Measurement]]) -> float:
-    """Throughput relative to the same condition with a warm cache: the median over the repeats that have both.
-
-    nan if no repeat has both, or if the condition itself is warm.
-    """
-    warm = replace(condition, cache="warm", memory_fraction=None, memory_limit_bytes=None, disk=None,
-                   ttfb_ms=None, link_mbps=None, connection_mbps=None)  # fmt: skip
-    if condition == warm:
-        return np.nan
-    rates = {m.repeat: m.cells_per_s for m in measured.get(warm, ()) if m.cells_per_s}
-    shares = [m.cells_per_s / rates[m.repeat] for m in measured[condition] if m.cells_per_s and m.repeat in rates]
-    return float(np.median(shares)) if shares else np.nan
-
-
 def measured_on(dataset: str, measurements: Sequence[Measurement], *, pairs: bool = False) -> list[Measurement]:
     """The measurements of one data set. A grid's file holds all data sets.
 
     pairs: with the second measurements of A/A pairs, for `chance_of`.
     """
     return [m for m in measurements if m.condition.dataset == dataset and (pairs or not m.again)]
-
-
-def pays_after(frame: pd.DataFrame, n_cells: int) -> list[float]:
-    """For each row, the number of epochs after which the time saved exceeds the time of the conversion.
-
-    inf: the row is not faster. nan: nothing was converted, or there is no loader to compare with.
-
-    A row is compared with the fastest row of the same order, output, regime and disk whose loader reads the original
-    files where they are, and does not hold all cells in memory.
-    """
-    unconverted = {name for name in loaders.NAMES if loaders.get(name).store == UNCONVERTED}
-    rivals = {name for name in unconverted if not loaders.holds_all(name) and not loaders.keeps_copies(name)}
-    fastest = frame[frame["loader"].isin(rivals)].groupby(["output", "order", "cache", "disk"])["cells_per_s"].max()
-    epochs = []
-    for row in frame.to_dict("records"):
-        rival = fastest.get((row["output"], row["order"], row["cache"], row["disk"]), np.nan)
-        saved = n_cells / rival - n_cells / row["cells_per_s"]  # seconds per epoch
-        epochs.append(row["convert_s"] * np.inf if saved <= 0 else row["convert_s"] / saved)
-    return epochs
 
 
 def _row(
@@ -210,7 +168,7 @@ def _row(
         "condition": condition,
         "loader": condition.loader,
         "order": condition.order,
-        "output": condition.output,
+        "output": condition.form,
         "block_size": knobs["block_size"] if random_blocks else np.nan,
         "fetch_factor": knobs.get("fetch_factor", np.nan),
         "other": " ".join(
@@ -230,6 +188,7 @@ def _row(
         "cells_per_s": np.median(rates) if len(rates) else np.nan,
         "low_cells_per_s": low,
         "high_cells_per_s": high,
+        "tokens_per_s": _median(m.tokens_per_s for m in ok if m.tokens_per_s is not None),
         "times_baseline": np.median(rates) / baseline if len(rates) and baseline else np.nan,
         "cpu_us_per_cell": _median(m.cpu_s / m.rows * 1e6 for m in ok if m.cpu_s),
         "read_per_delivered": _median(

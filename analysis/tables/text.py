@@ -14,7 +14,14 @@ REGIMES = {
     "bounded": "`bounded` (all memory of the loader limited to less than a quarter of the store)",
     "cold": "of the first edition of the rules (an empty page cache at first; later epochs may come from memory)",
 }
-LATER = {"counts_per_s": np.nan, "net_bytes": np.nan, "reads_per_1000": np.nan, "cool": False, "disk": ""}
+LATER = {
+    "counts_per_s": np.nan,
+    "tokens_per_s": np.nan,
+    "net_bytes": np.nan,
+    "reads_per_1000": np.nan,
+    "cool": False,
+    "disk": "",
+}
 """Columns that tables of the first edition of the rules lack, with the value that stands for "not measured"."""
 SEPARATOR = " | "  # between several texts in one CSV field
 
@@ -22,9 +29,10 @@ SEPARATOR = " | "  # between several texts in one CSV field
 def lines(frame: pd.DataFrame) -> list[dict[str, str]]:
     """The rows as text by column name, in the order of `by_speed`.
 
-    The columns on conversion, ceiling, consumer and warm cache are present only if some row has a value for them.
+    The columns on tokens, conversion, ceiling, consumer and warm cache are present only if some row has a value for
+    them.
     """
-    optional = ("convert_s", "times_warm", "share_of_ceiling", "net_bytes", "reads_per_1000")
+    optional = ("convert_s", "times_warm", "share_of_ceiling", "net_bytes", "reads_per_1000", "tokens_per_s")
     shown = {name: frame[name].notna().any() for name in optional}
     shown["consumer_ms"] = frame["consumer_ms"].any()
     return [_line(row, shown) for row in by_speed(frame).to_dict("records")]
@@ -67,6 +75,7 @@ def _line(row: Mapping[str, object], shown: Mapping[str, bool]) -> dict[str, str
         "output": str(row["output"]),
         "block": number(row["block_size"], "{:.0f}"),
         "fetch": number(row["fetch_factor"], "{:.0f}"),
+        **({"tokens/s": number(row["tokens_per_s"], "{:,.0f}")} if shown["tokens_per_s"] else {}),
         "cells/s": rate if row["status"] == "ok" else str(row["status"]),
         "counts/s, M": number(row["counts_per_s"] / 1e6, "{:,.0f}"),
         "x AnnLoader": number(row["times_baseline"], "{:.1f}"),
@@ -113,15 +122,16 @@ def chance(ratios: Sequence[float]) -> str:
 
 
 def parts(frame: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """(regime and disk, the rows measured under them), since one table never mixes them."""
+    """(regime and disk, the rows measured under them), since one table never mixes them; nor cells and their tokens."""
+    have_tokens = frame["output"].str.endswith(" tokens")
     return [
-        (f"{REGIMES[cache]}{f', disk {disk}' if disk else ''}", rows)
-        for (cache, disk), rows in frame.groupby(["cache", "disk"], sort=False)
+        (f"{REGIMES[cache]}{f', disk {disk}' if disk else ''}{', tokens' if tokens else ''}", rows)
+        for (cache, disk, tokens), rows in frame.groupby(["cache", "disk", have_tokens], sort=False)
     ]
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """One table for each regime and disk, and the footnotes, as markdown."""
+    """One table for each of `parts`, and the footnotes, as markdown."""
     rendered = []
     for title, rows in parts(frame):
         body = lines(rows)

@@ -166,7 +166,7 @@ def _rate_of(batches: Iterator[Minibatch], n_cells: int) -> float:
     """Cells/s of the first `n_cells` cells in `batches`, or of all cells if there are fewer."""
     start, rows = time.perf_counter(), 0
     for batch in batches:
-        rows += touch(batch)
+        rows += touch(batch)[0]
         if rows >= n_cells:
             break
     return rows / (time.perf_counter() - start)

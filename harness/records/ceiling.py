@@ -55,8 +55,10 @@ def ceiling_of(m: Measurement, ceilings: Sequence[Ceiling]) -> Ceiling | None:
     """The latest ceiling with the machine, data set, store and cores of the measurement.
 
     If there is none, the latest one of another store of the same data set, without its decoding rate; None if there is
-    none of those either.
+    none of those either, and for tokens: what limits them may be neither reading nor copying.
     """
+    if m.condition.output == "tokens":
+        return None
     cores = m.condition.cores or m.provenance.get("cores")
     wanted = (m.provenance.get("machine"), m.provenance.get("dataset_fingerprint"), cores)
     of_cells = [

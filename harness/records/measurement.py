@@ -20,7 +20,8 @@ class Measurement:
     repeat: the number of the measurement under this condition, from 0. again: whether it is the second of an A/A pair.
     status: one of STATUSES; only "ok" has a window. reason: why the status is not "ok".
     marks: the contract's claims that the loader does not keep, each with the reason.
-    rows: the number of cells delivered in the window of `seconds`.
+    rows: the number of cells delivered in the window of `seconds`. tokens: the number of tokens of these cells, without
+    padding; None for other outputs, and with accelerators.
     edges: [seconds, rows] since the start of the window, at no more than 64 of the moments when a fetch arrived.
     windows: the number of rows in each whole second.
     waiting_s: the seconds of the window that were spent waiting for the next minibatch.
@@ -43,7 +44,7 @@ class Measurement:
 
     LATER: ClassVar = (
         "waiting_s", "again", "edges", "warmed_epochs", "import_s", "second_batch_s", "held_bytes", "imported_bytes",
-        "disk_reads", "requests", "received_bytes", "accelerators", "probes",
+        "disk_reads", "requests", "received_bytes", "tokens", "accelerators", "probes",
     )  # fmt: skip
 
     condition: Condition
@@ -54,6 +55,7 @@ class Measurement:
     reason: str | None = None
     marks: dict[str, str] = field(default_factory=dict)
     rows: int | None = None
+    tokens: int | None = None
     seconds: float | None = None
     windows: list[int] | None = None
     edges: list[list[float]] | None = None
@@ -89,3 +91,8 @@ class Measurement:
     @property
     def cells_per_s(self) -> float | None:
         return self.rows / self.seconds if self.rows and self.seconds else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Without padding; None for other outputs."""
+        return self.tokens / self.seconds if self.tokens and self.seconds else None

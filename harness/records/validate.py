@@ -111,6 +111,10 @@ def of_measurement(m: Measurement) -> list[str]:
         reasons.append(f"{m.cpu_s:.1f} s of CPU time in {m.seconds:.1f} s are more than {cores} core(s) have")
     if m.windows is not None and (len(m.windows) != int(m.seconds) or sum(m.windows) > m.rows):
         reasons.append("the rows of its seconds are not those of its window")
+    if (m.tokens is not None) != (m.condition.output == "tokens" and m.condition.accelerator_ms is None):
+        reasons.append(f"its output is {m.condition.output}, and the number of its tokens {m.tokens}")
+    if m.tokens is not None and m.tokens < m.rows:
+        reasons.append(f"{m.rows:,} cells have {m.tokens:,} tokens, less than one each")
     if m.waiting_s is not None and not 0 <= m.waiting_s <= m.seconds:
         reasons.append(f"it waited {m.waiting_s:g} s of {m.seconds:g}")
     for name in ("resident_before", "resident_after"):

@@ -9,7 +9,7 @@ from harness.machine.cgroup import Group
 from harness.run.job import Job, Outcome
 from harness.run.process import Progress, Spawn
 
-SUMMED = ("rows", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes", "held_bytes", "imported_bytes")
+SUMMED = ("rows", "tokens", "fetches", "cpu_s", "disk_read_bytes", "peak_rss_bytes", "held_bytes", "imported_bytes")
 LARGEST = (
     "import_s",
     "open_s",

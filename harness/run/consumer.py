@@ -128,6 +128,6 @@ def minibatches(loader: Batches, period: int, epoch_rows: int) -> Iterator[tuple
         is_empty = True
         for batch, begins_fetch in fetches_of(loader.epoch(index), period, epoch_rows):
             is_empty = False
-            yield touch(batch), begins_fetch, index
+            yield touch(batch)[0], begins_fetch, index
         if is_empty:
             raise ValueError(f"epoch {index} held no batch")

@@ -91,6 +91,7 @@ class Window:
     received_bytes: int | None
     marks: dict[str, str]
     edges_s: tuple[float, float]
+    tokens: int | None = None
     accelerators: int | None = None
     probes: list[list[float]] | None = None
 

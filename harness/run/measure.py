@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol
 
+import numpy as np
+
 from harness.condition import FEWEST_FETCHES, Timing
 
 CACHE_LINE = 64  # bytes
@@ -26,6 +28,7 @@ class Trace:
     """One window, from the arrival of one batch (the first edge) to that of another (the last edge).
 
     rows: the number of cells delivered after the first edge, up to and including the batch at the last edge.
+    tokens: the number of tokens of these cells, without padding; None if batches hold none, or they were not counted.
     seconds: the time between the edges.
     edges: [seconds, rows] since the first edge, at no more than MOST_EDGES arrivals of a fetch, evenly chosen.
     waiting_s: the part of `seconds` that was spent waiting for the next batch.
@@ -47,6 +50,7 @@ class Trace:
     start_s: float
     begun: Any = None
     ended: Any = None
+    tokens: int | None = None
 
 
 def measure(
@@ -95,6 +99,7 @@ def measure(
     arrivals: list[float] = []
     begin = None
     rows, epochs, total, fetches = 0, 0, 0, 0
+    tokens: int | None = None
     edges = Thinned(MOST_EDGES)
     requested, waiting = start, 0.0
     first_probe: Any = None
@@ -110,7 +115,7 @@ def measure(
             now = clock()
             if now < requested:
                 raise ValueError(f"the clock went back by {requested - now:g} s; this machine's time cannot be trusted")
-            n = touch(batch)
+            n, n_tokens = touch(batch)
             if len(arrivals) < 2:
                 arrivals.append(now)
             total += n
@@ -122,6 +127,7 @@ def measure(
                     warmed_epochs, first_probe, begin = total / epoch_rows, probe(), clock()
             else:
                 rows += n
+                tokens = None if n_tokens is None else (tokens or 0) + n_tokens
                 fetches += begins_fetch * period // loader.fetch_rows
                 elapsed = now - begin
                 waiting += now - requested
@@ -131,6 +137,7 @@ def measure(
                 if begins_fetch and (is_last or (elapsed >= timing.measure_s and fetches >= FEWEST_FETCHES)):
                     return Trace(
                         rows=rows,
+                        tokens=tokens,
                         seconds=elapsed,
                         edges=edges.items,
                         waiting_s=waiting,
@@ -160,7 +167,7 @@ def fetches_of(batches: Iterable[Any], period: int, epoch_rows: int) -> Iterator
         is_full = rows + period <= epoch_rows or period > epoch_rows
         yield batch, is_full and rows // period != fetch
         fetch = rows // period
-        rows += batch.x.shape[0]
+        rows += rows_of(batch)
 
 
 class Thinned:
@@ -179,9 +186,22 @@ class Thinned:
             self.items, self.step = self.items[1::2], 2 * self.step
 
 
-def touch(batch: Any) -> int:
-    """Reads a value from every cache line of the batch, as a consumer would. Returns the number of rows."""
+def touch(batch: Any) -> tuple[int, int | None]:
+    """Reads a value from every cache line of the batch, as a consumer would.
+
+    Returns the number of rows, and of tokens without padding; None if the batch holds no tokens.
+    """
     x = batch.x
+    if hasattr(x, "mask"):
+        for part in (x.ids, x.values):
+            if part is not None:
+                part.reshape(-1)[:: CACHE_LINE // part.itemsize].sum()
+        return len(x.ids), int(np.count_nonzero(x.mask))
     for part in (x.data, x.indices, x.indptr) if hasattr(x, "indptr") else (x.reshape(-1),):
         part[:: max(1, CACHE_LINE // part.itemsize)].sum()
-    return x.shape[0]
+    return x.shape[0], None
+
+
+def rows_of(batch: Any) -> int:
+    """The number of cells of a batch."""
+    return len(batch.x.ids) if hasattr(batch.x, "ids") else batch.x.shape[0]

@@ -26,6 +26,7 @@ from harness.records import orders
 from harness.run import utilisation
 from harness.run.job import Converted, Job, Outcome, Rates, Window, message
 from harness.run.measure import measure, touch
+from loaders import tokens
 from loaders.protocol import Incompatible
 
 PROGRESS_S = 0.5  # between two messages of progress, and two samples of the memory in use, at least
@@ -99,11 +100,11 @@ def measure_window(job: Job, send: Send) -> Window:
         limit_cores(condition.cores)
     send({"phase": "open", "rows": 0, "seconds": 0.0})
     adapter = loaders.load(job.adapter)
-    import_s = import_libraries(adapter)
+    import_s = import_libraries(adapter, tokens.IMPORTS if condition.output == "tokens" else ())
     imported_bytes = process_usage.held_bytes()
     wait("imported", job, send)
     start = time.perf_counter()
-    loader = adapter.open(job.dataset, job.store, condition, rows=False)
+    loader = tokens.open_loader(adapter, job.dataset, job.store, condition, rows=False)
     open_s = time.perf_counter() - start
     try:
         wait("opened", job, send)
@@ -149,7 +150,7 @@ def measure_window(job: Job, send: Send) -> Window:
         **values,
         **fed,
         edges_s=(start_s, start_s + trace.seconds),
-        marks=dict(loader.broken(condition)),
+        marks=dict(adapter.broken(condition)),
         import_s=import_s,
         open_s=open_s,
         fetches=fetches,
@@ -195,11 +196,11 @@ def wait(point: str, job: Job, send: Send) -> None:
         sys.stdin.readline()
 
 
-def import_libraries(adapter: Any) -> float:
-    """Imports all modules that the adapter needs, before any clock runs. Returns the seconds that this took."""
+def import_libraries(adapter: Any, others: tuple[str, ...] = ()) -> float:
+    """Imports all modules that the adapter needs, and others, before any clock runs. Returns the seconds it took."""
     start = time.perf_counter()
     with getattr(adapter, "importing", nullcontext)():
-        for module in adapter.imports:
+        for module in (*adapter.imports, *others):
             import_module(module)
     return time.perf_counter() - start
 
@@ -214,7 +215,7 @@ def limit_cores(cores: int) -> None:
 def record_order(job: Job, send: Send) -> None:
     """Opens the loader again, with row ids, and saves the row ids of the first minibatches of epoch 0."""
     send({"phase": "order", "rows": 0, "seconds": 0.0})
-    loader = loaders.load(job.adapter).open(job.dataset, job.store, job.condition, rows=True)
+    loader = tokens.open_loader(loaders.load(job.adapter), job.dataset, job.store, job.condition, rows=True)
     try:
         ids = first_batches(loader.epoch(0), loader.fetch_rows, job.timing.order_s)
         orders.save(job.order_path, ids, loader.fetch_rows)

@@ -102,3 +102,16 @@ def test_training_steps_appear_with_their_records_from_any_machine(committed: Pa
     assert "on NVIDIA H200 in float32" in page
     assert "results/with-a-gpu/steps.jsonl" in page
     assert "\n\n\n" not in page
+
+
+def test_tokens_have_a_section_with_their_records(committed: Path) -> None:
+    for records in committed.glob("*/tokens.jsonl"):
+        records.unlink()
+    assert "## Tokens" not in results.render(committed)
+    (committed / MACHINE / "figures" / "tahoe-mini-tokens-table.md").write_text("The table of tokens\n")
+    measure(committed / MACHINE / "tokens.jsonl", "tahoe-mini")
+    page = results.render(committed)
+    assert "## Tokens" in page
+    assert "The table of tokens" in page
+    assert "| geneformer: `native` / `scdataset`" in page
+    assert "\n\n\n" not in page

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.tables import summary, text
+from analysis.figures.tokens import draw
+from analysis.tables import relative, summary, text
 from harness.condition import Condition, Timing
 from harness.data.dataset import Dataset
 from harness.grids import Grid
@@ -58,6 +59,29 @@ def test_cpu_time_disk_reads_and_waiting_are_normalised(tiny_set: Dataset, tmp_p
     assert (line["CPU, us/cell"], line["disk/CSR"], line["waiting"]) == ("500", "3.00", "25%")
 
 
+def test_tokens_have_tables_of_their_own_and_no_baseline_of_cells(tiny_set: Dataset, tmp_path: Path) -> None:
+    cells = [Condition(dataset="tiny", loader=name) for name in ("annloader", "memmap")]
+    forms = [replace(cells[1], output="tokens", tokens=tokens) for tokens in ("geneformer", "scgpt")]
+    ours = replace(forms[0], loader="native")
+    rows = [
+        *(measured(tiny_set, condition, 0, 1000) for condition in cells),
+        *(measured(tiny_set, condition, 0, 500, tokens=n) for condition, n in zip(forms, (4000, 3000), strict=True)),
+        measured(tiny_set, ours, 0, 250, tokens=2000),
+    ]
+    frame = table(tiny_set, rows, tmp_path)
+    assert set(frame["output"]) == {"csr", "geneformer tokens", "scgpt tokens"}
+    (_, plain), (title, tokens) = text.parts(frame)
+    assert title.endswith(", tokens")
+    assert tokens["times_baseline"].isna().all()
+    assert tokens["ceiling_cells_per_s"].isna().all()
+    assert [line["tokens/s"] for line in text.lines(tokens)] == ["2,000", "1,000", "1,500"]
+    assert all("tokens/s" not in line for line in text.lines(plain))
+    drawn = draw(frame, "tiny")
+    assert list(drawn.numbers["tokens_per_s"]) == [2000, 1000, 1500]
+    assert len(drawn.figure.axes) == 2
+    assert draw(plain, "tiny") is None
+
+
 def test_values_that_were_not_measured_are_nan(tiny_set: Dataset, tmp_path: Path) -> None:
     frame = table(tiny_set, [measured(tiny_set, Condition(dataset="tiny", loader="native"), 0, 1000)], tmp_path)
     assert frame[["cpu_us_per_cell", "read_per_delivered", "waiting_share"]].isna().all(axis=None)
@@ -71,7 +95,7 @@ def test_a_conversion_is_compared_with_the_fastest_loader_that_needs_none() -> N
     rates += [("native_downloaded", "first", 900.0, np.nan)]  # not the time of its download
     rows = [*rates, ("annloader", "first", 10.0, np.nan), ("memmap", "warm", 200.0, 100.0)]
     frame = summary.pd.DataFrame(rows, columns=["loader", "cache", "cells_per_s", "convert_s"])
-    epochs = summary.pays_after(frame.assign(order="random", output="csr", disk=""), n_cells=1000)
+    epochs = relative.pays_after(frame.assign(order="random", output="csr", disk=""), n_cells=1000)
     np.testing.assert_array_equal(epochs, [np.nan, 20, np.inf, np.nan, np.nan, np.nan])
 
 

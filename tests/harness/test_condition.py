@@ -84,6 +84,17 @@ def test_a_bounded_condition_has_a_limit() -> None:
             Condition(dataset="d", loader="native", **fields)
 
 
+def test_tokens_have_an_encoding_and_other_outputs_have_none() -> None:
+    one = Condition(dataset="d", loader="native", output="tokens", tokens="geneformer")
+    assert one == Condition.from_dict(one.to_dict())
+    assert (one.form, Condition(dataset="d", loader="native").form) == ("geneformer tokens", "csr")
+    assert one.key != replace(one, tokens="scgpt").key
+    assert one.order_key == Condition(dataset="d", loader="native").order_key
+    for fields in ({"output": "tokens"}, {"tokens": "scgpt"}, {"output": "tokens", "tokens": "words"}):
+        with pytest.raises(ValueError, match="tokens"):
+            Condition(dataset="d", loader="native", **fields)
+
+
 def test_conditions_with_the_same_order_have_the_same_order_key() -> None:
     knobs = (("block_size", 4),)
     one = Condition(dataset="d", loader="native", knobs=knobs)

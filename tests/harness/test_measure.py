@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.condition import Timing
 from harness.run.measure import Trace, measure, touch
+from loadstone.tokens import TokenBatch
 
 BATCH = SimpleNamespace(x=np.zeros((64, 8), np.float32))
 TIMING = Timing(warmup_s=30, measure_s=120)
@@ -204,5 +205,14 @@ class CountedReads(np.ndarray):
 
 def test_touch_reads_every_cache_line_and_returns_the_rows() -> None:
     x = np.zeros((64, 62_710), np.float32).view(CountedReads)
-    assert touch(SimpleNamespace(x=x)) == 64
+    assert touch(SimpleNamespace(x=x)) == (64, None)
     assert CountedReads.read == -(-x.nbytes // 64)
+
+
+def test_touch_counts_tokens_without_padding() -> None:
+    ids = np.zeros((64, 2_048), np.int64).view(CountedReads)
+    mask = np.arange(2_048) < np.arange(64)[:, None]
+    before = CountedReads.read
+    assert touch(SimpleNamespace(x=TokenBatch(ids, mask, ids))) == (64, sum(range(64)))
+    assert touch(SimpleNamespace(x=TokenBatch(ids, mask, None))) == (64, sum(range(64)))
+    assert CountedReads.read - before == 3 * ids.nbytes // 64

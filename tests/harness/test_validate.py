@@ -33,11 +33,13 @@ VALID = Measurement(
 )
 FIRST = Condition(dataset="d", loader="native", cache="first")
 BUCKET = replace(FIRST, ttfb_ms=30.0)
+TOKENS = Condition(dataset="d", loader="native", output="tokens", tokens="geneformer")
 STORE = Conversion(dataset="d", loader="slaf", store="slaf/1", status="ok", seconds=3.0, provenance=FACTS)
 
 
 def test_valid_records_have_no_problems() -> None:
     assert of_measurement(VALID) == []
+    assert of_measurement(replace(VALID, condition=TOKENS, tokens=6400 * 1400)) == []
     assert (
         of_measurement(Measurement(condition=VALID.condition, timing=Timing(), repeat=0, status="failed", reason="x"))
         == []
@@ -69,6 +71,9 @@ def test_valid_records_have_no_problems() -> None:
         ({"edges": None, "windows": [6000] * 120}, "not those of its window"),
         ({"waiting_s": 121.0}, "it waited 121 s of 120.5"),
         ({"resident_after": 1.5}, "no share"),
+        ({"tokens": 6400}, "its output is csr, and the number of its tokens 6400"),
+        ({"condition": TOKENS}, "its output is tokens, and the number of its tokens None"),
+        ({"condition": TOKENS, "tokens": 6399}, "6,400 cells have 6,399 tokens, less than one each"),
         ({"disk_read_bytes": -1}, "below 0"),
         ({"disk_reads": -1}, "below 0"),
         ({"status": "failed"}, "it is failed, and yet has rows"),

@@ -178,6 +178,22 @@ def test_an_order_is_recorded_once_for_both_outputs(measure: Callable[..., Measu
     assert list(orders.iterdir()) == [order]
 
 
+def test_tokens_are_made_and_counted_for_a_loader_that_knows_nothing_of_them(
+    measure: Callable[..., Measurement],
+) -> None:
+    m = measure("OfTheSet", outputs=["tokens"], tokens="scgpt")
+    assert (m.status, m.reason) == ("ok", None)
+    assert m.tokens == m.rows * (tiny.GENES + 2)
+    assert m.tokens_per_s == m.tokens / m.seconds
+    assert measure("OfTheSet").tokens is None
+
+
+def test_values_that_are_no_counts_have_no_tokens(measure: Callable[..., Measurement]) -> None:
+    m = measure("Logarithms", outputs=["tokens"], tokens="geneformer")
+    assert m.status == "failed"
+    assert m.reason.startswith("ValueError: gene 0 of a cell has 0.5; tokens are made from counts")
+
+
 def test_a_failed_worker_leaves_its_log(measure: Callable[..., Measurement], tmp_path: Path) -> None:
     m = measure("Raising")
     assert "planted error" in (tmp_path / "logs" / f"{m.condition.key}-0.log").read_text()

@@ -19,14 +19,17 @@ import pytest
 import scipy.sparse as sp
 
 import loaders
-from harness.condition import ORDERS, OUTPUTS, Condition
+from harness.condition import ORDERS, OUTPUTS, TOKENS, Condition
 from harness.data import catalogue
 from harness.data.dataset import Dataset
 from harness.machine import host
 from harness.run import stores
 from loaders.protocol import CLAIMS, UNCONVERTED, Batch, Incompatible
+from loaders.tokens import encoding, open_loader
+from loadstone.tokens import TokenBatch
 from tests import tiny
 from tests.conftest import OF_RAY, skip_unless_available
+from tests.plain_tokens import binned, ranked
 
 BATCH, BLOCK, FETCH = 16, 4, 3
 
@@ -56,6 +59,10 @@ NO_DENSE_X = (
     *("bionemo", "scdataset_bionemo", "native_bionemo", "native_zarr", "native_zarr_shuffled"),
     *("native_fleet", "ray_data"),
 )
+
+
+OWN_TOKENS = ("slaf",)
+"""Loaders whose tokens are those of their library; test_slaf.py compares them with ours."""
 
 
 def declines(dataset: Dataset, condition: Condition) -> bool:
@@ -279,6 +286,50 @@ def test_requesting_row_ids_changes_nothing_else(tiny_set: Dataset, name: str, o
     assert len(with_ids) == len(without_ids)
     for one, other in zip(with_ids, without_ids, strict=True):
         np.testing.assert_array_equal(one.x, other.x)
+
+
+@cache
+def oracle(name: str) -> TokenBatch:
+    """The tokens of all cells of the tiny set. name: of the encoding."""
+    form = encoding(condition_of("native", output="tokens", tokens=name), tiny.GENES)
+    rows = [{"geneformer": ranked, "scgpt": binned}[name](counts, form) for counts in tiny.truth()]
+    ids, mask, values = (np.array(part) for part in zip(*rows, strict=True))
+    return TokenBatch(ids, mask, None if name == "geneformer" else values)
+
+
+@pytest.mark.parametrize(("name", "form"), [*product(loaders.NAMES, TOKENS)])
+def test_tokens_are_those_of_the_cells_in_the_same_order(tiny_set: Dataset, name: str, form: str) -> None:
+    """One epoch: the claims on its cells hold as for CSR, since the order is the same."""
+    skip_unless_available(name)
+    csr = condition_of(name, order="stream" if name == "stream" else "random")
+    condition = replace(csr, output="tokens", tokens=form)
+    if declines(tiny_set, csr):
+        with pytest.raises(Incompatible):
+            open_loader(loaders.get(name), tiny_set, store(tiny_set, name), condition, rows=True)
+        return
+    loader, rows, expected = (
+        open_loader(loaders.get(name), tiny_set, store(tiny_set, name), condition, rows=True),
+        [],
+        oracle(form),
+    )
+    try:
+        for batch in loader.epoch(0):
+            rows.append(batch.rows.copy())
+            assert (batch.x.ids.dtype, batch.x.mask.dtype) == (np.int64, np.bool_)
+            assert batch.x.ids.shape == batch.x.mask.shape
+            assert len(batch.x.ids) == len(batch.rows)
+            assert (batch.x.values is None) == (form == "geneformer")
+            for part, of_all in zip(batch.x, expected, strict=True) if name not in OWN_TOKENS else ():
+                if of_all is not None:
+                    np.testing.assert_array_equal(part, of_all[batch.rows])
+    finally:
+        loader.close()
+    broken = loaders.get(name).broken(condition)
+    assert broken == loaders.get(name).broken(csr)
+    if "seeded" in broken:
+        assert sorted(np.concatenate(rows)) == sorted(ids(two_epochs(tiny_set, csr)[0]))
+    else:
+        assert [*map(list, rows)] == [list(b.rows) for b in two_epochs(tiny_set, csr)[0]]
 
 
 @pytest.mark.parametrize(("name", "order"), [*product(loaders.NAMES, ORDERS)])

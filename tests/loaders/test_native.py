@@ -149,3 +149,12 @@ def test_buffers_are_reused() -> None:
     many = [memory.empty(10, np.int32) for _ in range(100)]
     assert len({array.ctypes.data for array in many}) == 100
     assert len(memory.kept) <= KEPT
+
+
+@pytest.mark.parametrize("tokens", ["geneformer", "scgpt"])
+def test_the_printed_code_makes_the_tokens_of_the_condition(tiny_set: Dataset, tokens: str) -> None:
+    condition = Condition(dataset="tiny", loader="native", output="tokens", tokens=tokens)
+    counted: list[int] = []
+    program = Native.code(tiny_set, Path(), condition).replace("range(10)", "range(1)")
+    exec(f"{program}        counted.append(batch.x.mask.sum())\n", {"counted": counted})
+    assert sum(counted) == tiny_set.nnz + 2 * tiny_set.n_cells

@@ -57,6 +57,15 @@ def test_the_contract_tests_include_a_new_loader(checkout: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_new_loader_delivers_tokens(checkout: Path) -> None:
+    """Its adapter knows nothing of them."""
+    selected = "toy and tokens_are_those_of_the_cells"
+    done = run(checkout, "pytest", "tests/loaders/test_contract.py", "-k", selected, "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert re.findall(r"(\d+) passed", done.stdout) == ["2"]
+
+
+@pytest.mark.slow
 def test_a_new_loader_is_measured_and_drawn(checkout: Path, tiny_folder: Path) -> None:
     skip_unless_available("scdataset")
     done = run(checkout, "harness", "bench", "--dataset", tiny_folder, "--grid", "loaders", "--loaders", MEASURED)

@@ -27,7 +27,7 @@ OF_SHAPES = (*DATASETS, "tahoe-chunks")
 """The same for shapes, which compare rows of one set with one another."""
 NOT_COMPARED = {"dataset", "seed", "cores", "memory_fraction", "memory_limit_bytes", "knobs"}
 """Fields of a condition that may have any value. Every other has the value that the claim states, or its default."""
-NOT_OF_THE_ORDER = {"output", "cache", "disk", "processes", "consumer_ms"}
+NOT_OF_THE_ORDER = {"output", "tokens", "cache", "disk", "processes", "consumer_ms"}
 """The fields on which the order of the cells does not depend."""
 Plates = Mapping[str, np.ndarray]
 """The plate of each cell, by the fingerprint of the data set."""
