@@ -14,9 +14,11 @@ from harness.condition import Condition
 from harness.data.dataset import Dataset
 from loaders.convert import OF_NUMBA, csr
 from loaders.protocol import UNCONVERTED, Batch, Incompatible
+from loaders.tokens import encoding
 from loadstone import BlockShuffling, Streaming, open_h5ad
 from loadstone.fleet import cluster
 from loadstone.fleet.produce import Recipe
+from loadstone.tokens import TokenBatch
 
 OPTIONAL = ("aiohttp", "annotated_types", "cloudpickle", "pyarrow", "pydantic")
 OF_RAY = ("ray", "ray.autoscaler.v2.utils", *(name for name in OPTIONAL if find_spec(name)))
@@ -32,6 +34,7 @@ class NativeFleet:
     imports = ("loadstone", "loadstone.fleet.dataset", "obstore", *OF_RAY, *OF_NUMBA)
     store = UNCONVERTED
     objects = True
+    tokenises = True
     knobs = {"block_size": 64, "fetch_factor": 64, "producers": 1, "ranks": 1}
 
     @classmethod
@@ -58,7 +61,8 @@ class NativeFleet:
         self.output, self.rows, self.n_genes = condition.output, rows, dataset.n_genes
         self.fetch_rows = condition.batch_size * knobs["fetch_factor"] * ranks  # those of all ranks arrive together
         self.batches: Generator[Batch] = (batch for batch in ())
-        arguments = {"dense": condition.output == "dense", "ranks": ranks, **recipe.arguments}
+        tokens = encoding(condition, dataset.n_genes) if condition.output == "tokens" else None
+        arguments = {"dense": condition.output == "dense", "tokens": tokens, "ranks": ranks, **recipe.arguments}
         with ExitStack() as stack:
             stack.enter_context(running(knobs["producers"]))
             self.ranks = [FleetDataset(recipe.open_source, rank=rank, **arguments) for rank in range(ranks)]
@@ -76,10 +80,16 @@ class NativeFleet:
         for rank in self.ranks:
             rank.set_epoch(index)
         for batch in in_turn(self.ranks) if len(self.ranks) > 1 else self.ranks[0]:
-            x = batch["x"]
-            if self.output == "csr":
-                x = csr(x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy(), self.n_genes)
-            yield Batch(x, batch["rows"].numpy() if self.rows else None)
+            yield Batch(self._x(batch), batch["rows"].numpy() if self.rows else None)
+
+    def _x(self, batch: Mapping[str, Any]) -> Any:
+        if self.output == "tokens":
+            parts = (batch.get(name) for name in TokenBatch._fields)
+            return TokenBatch(*(None if part is None else part.numpy() for part in parts))
+        x = batch["x"]
+        if self.output == "csr":
+            return csr(x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy(), self.n_genes)
+        return x
 
     def close(self) -> None:
         """Ends an epoch that has begun, then the producers, and then the cluster, if it was started here."""
