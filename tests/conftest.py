@@ -36,7 +36,7 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
-TOGETHER = ("test_bench", "test_fuzz", "test_s3")
+TOGETHER = ("test_bench", "test_fuzz", "test_seaweedfs", "test_azurite")
 """Files whose tests share what is slow to make: the results of a benchmark or of a fuzzer, or a server."""
 
 
