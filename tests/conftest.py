@@ -139,16 +139,16 @@ def as_a_user(*arguments: object) -> list[str]:
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """A function that runs a command of `python -m harness` in an empty folder, and returns how it ended.
+    """A function that runs a command of `python -m harness` in `folder`, an empty one, and returns how it ended.
 
     It runs in this process, since the imports of a new one take a second; workers are processes all the same. As with
     `as_a_user`, the whole page cache is not dropped. environment: variables that the command sees besides the usual.
     """
 
-    def run(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object, folder: Path = tmp_path, **environment: str) -> subprocess.CompletedProcess[str]:
         out, errors = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
-            patch.chdir(tmp_path)
+            patch.chdir(folder)
             patch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
             for name, value in environment.items():
                 patch.setenv(name, value)
