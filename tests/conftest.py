@@ -1,5 +1,6 @@
 """Shared fixtures and helpers: the tiny data set, the command line, child processes."""
 
+import io
 import os
 import re
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ import pytest
 from hypothesis import settings
 
 import loaders
+from harness.__main__ import main
 from harness.bucket.process import Running, environment, running
 from harness.data import catalogue
 from harness.data.dataset import Dataset
-from harness.machine import host, interpreter
+from harness.machine import host, interpreter, pagecache
 from tests import tiny
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def pytest_configure() -> None:
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(host.ROOT / ".tests")
 
 
-TOGETHER = ("test_bench", "test_fuzz", "test_s3")
+TOGETHER = ("test_bench", "test_fuzz", "test_seaweedfs", "test_azurite")
 """Files whose tests share what is slow to make: the results of a benchmark or of a fuzzer, or a server."""
 
 
@@ -137,11 +139,24 @@ def as_a_user(*arguments: object) -> list[str]:
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """A function that runs the command of `as_a_user` in an empty folder and returns the finished process."""
+    """A function that runs a command of `python -m harness` in `folder`, an empty one, and returns how it ended.
 
-    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = as_a_user(*arguments)
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, **options)
+    It runs in this process, since the imports of a new one take a second; workers are processes all the same. As with
+    `as_a_user`, the whole page cache is not dropped. environment: variables that the command sees besides the usual.
+    """
+
+    def run(*arguments: object, folder: Path = tmp_path, **environment: str) -> subprocess.CompletedProcess[str]:
+        out, errors = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(errors):
+            patch.chdir(folder)
+            patch.setattr(pagecache, "DROP_CACHES", Path("/nonexistent/drop_caches"))
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            try:
+                code = main([str(argument) for argument in arguments])
+            except SystemExit as end:  # of argparse
+                code = end.code
+        return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
 
     return run
 

@@ -13,8 +13,11 @@ from loadstone.remote.urls import Storage, open_store, parent, redacted
 CONNECTIONS = 64  # at most, at the same time
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 5.0  # between two tries; each is twice as long as the one before
 PATIENCE_S = 60.0  # after which a range is not tried again
-FINAL = re.compile(r"status code: 4(?!08|29)\d\d|redirect")
+CREDENTIALS_PATIENCE_S = 5.0  # likewise, if no service of the machine's cloud gives credentials
+FINAL = re.compile(r"status code: (4(?!08|29)\d\d|501)|redirect|builder error")
 """In the message of an answer that another try will not change: other than "time-out" and "too many requests"."""
+NO_CREDENTIALS = re.compile(r"token request|latest/api/token|security-credentials")
+"""In the message of an error of the services that give the machines of a cloud their credentials."""
 
 
 class Object(NamedTuple):
@@ -91,8 +94,9 @@ class _Short(Exception):  # noqa: N818 - of one answer, not of the program
 def _tried[T](what: str, request: Callable[[], T]) -> T:
     """What `request` returns.
 
-    A request that fails, is reset, times out or is short is made again, after longer and longer pauses, for PATIENCE_S.
-    Raises OSError about `what` after that time, and at once if the server denies access or will never answer otherwise.
+    A request that fails, is reset, times out or is short is made again, after longer and longer pauses, for PATIENCE_S;
+    for CREDENTIALS_PATIENCE_S if there are no credentials. Raises OSError about `what` after that time, and at once if
+    the server denies access or will never answer otherwise.
     """
     from obstore.exceptions import GenericError, JoinError
 
@@ -107,6 +111,8 @@ def _tried[T](what: str, request: Callable[[], T]) -> T:
                 if FINAL.search(problem):
                     raise
         pause, passed = next(pauses), time.monotonic() - start
+        if NO_CREDENTIALS.search(problem) and passed + pause > CREDENTIALS_PATIENCE_S:
+            raise denied(what, problem)
         if passed + pause > PATIENCE_S:
             raise OSError(f"{what} cannot be read: {problem} ({tries} tries in {passed:.0f} s)")
         time.sleep(pause)
@@ -129,9 +135,17 @@ def explained(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{what} does not exist: {redacted(error)}") from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(
-            f"{what} may not be read with these credentials ({redacted(error)}); they come from `storage=`, the "
-            "environment or a profile, and a public bucket takes none: storage={'skip_signature': True}"
-        ) from error
+        raise denied(what, redacted(error)) from error
     except BaseError as error:
-        raise OSError(f"{what} cannot be read: {redacted(error)}") from error
+        problem = redacted(error)
+        if "builder error" in problem:  # what the HTTP client calls a URL that it may not request
+            problem = f"a server without TLS takes storage={{'allow_http': True}} ({problem})"
+        raise OSError(f"{what} cannot be read: {problem}") from error
+
+
+def denied(what: str, problem: str) -> PermissionError:
+    """The error of credentials that are wrong or missing."""
+    return PermissionError(
+        f"{what} may not be read with these credentials ({problem}); they come from `storage=`, the environment or a "
+        "profile, and a public bucket takes none: storage={'skip_signature': True}"
+    )

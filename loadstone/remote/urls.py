@@ -17,6 +17,8 @@ CLIENT_OPTIONS = {
     *("proxy_url", "randomize_addresses", "read_timeout", "root_certificate", "timeout", "user_agent"),
 }
 """The options of `storage` that are the HTTP client's; all others are the store's."""
+ACCOUNT = re.compile(r"abfss?://[a-z0-9-]+@[a-z0-9.-]+/")
+"""The beginning of a URL of Azure's that names the container and, after @, the account."""
 NO_RETRIES = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}  # `objects` makes them, and counts them
 
 Storage = Mapping[str, Any]
@@ -36,7 +38,7 @@ def parent(url: str) -> tuple[str, str]:
 
     ValueError if `url` names no object, or if it holds a user, a password or a signature.
     """
-    if "?" in url or "@" in url or "#" in url:
+    if re.search("[?@#]", ACCOUNT.sub("", url, count=1)):
         raise ValueError("a URL holds no user, password or signature here: state credentials by storage= or otherwise")
     folder, _, name = url.rstrip("/").rpartition("/")
     if folder.endswith("/") or folder.endswith(":") or not name:

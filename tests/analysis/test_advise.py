@@ -92,22 +92,16 @@ def test_settings_are_judged_by_the_label_that_falls_short_most(measured: Path, 
         assert row.short_bits > of_labels.min()
 
 
-def test_missing_measurements_are_made(tiny_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dataset = str(tiny_folder / "part0.h5ad")
-    arguments = ["advise", "--dataset", dataset, "--results", str(tmp_path), "--grid", "smoke", "--loaders", "native"]
-    assert main([*arguments, "--within", "9"]) == 0
-    assert "7 measurements to make" in capsys.readouterr().out
-    assert len(jsonl.read(tmp_path / "smoke.jsonl")) == 7
-
-
-def test_without_labels_the_fastest_settings_are_shown(
-    tiny_set: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_missing_measurements_are_made_and_without_labels_the_fastest_settings_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     x = ad.AnnData(csr_matrix(np.ones((300, 5), np.float32)))
     x.write_h5ad(tmp_path / "plain.h5ad")
     arguments = ["advise", "--dataset", str(tmp_path / "plain.h5ad"), "--results", str(tmp_path / "out")]
     assert main([*arguments, "--grid", "smoke", "--loaders", "native"]) == 0
     printed = capsys.readouterr().out
+    assert "7 measurements to make" in printed
+    assert len(jsonl.read(tmp_path / "out" / "smoke.jsonl")) == 7
     assert "diversity of minibatches was not judged" in printed
     assert "worst label" not in printed
     exec(printed[printed.index("from loadstone import") :].replace("range(10)", "range(1)"), {})

@@ -127,10 +127,6 @@ def test_missing_records_are_reported_in_one_sentence(module: str, tmp_path: Pat
     assert done.returncode == 2
     assert done.stderr.endswith("native.jsonl is not there\n")
     assert "Traceback" not in done.stderr
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.endswith("native.jsonl is not there\n")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_grid_without_ratios_is_named() -> None:

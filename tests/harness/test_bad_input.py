@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from tests.conftest import as_a_user
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -108,6 +110,12 @@ def test_an_unusable_data_set_is_refused(harness: Run, tmp_path: Path, make: Cal
     assert os.listdir(tmp_path) == ["in"]
 
 
+def test_the_sentence_and_the_exit_code_are_those_of_the_process(tmp_path: Path) -> None:
+    """The other tests call the command in their own process."""
+    command = as_a_user("bench", "--dataset", absent(tmp_path))
+    refused(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True), FILES[absent])
+
+
 def refused(done: subprocess.CompletedProcess[str], sentence: str, lines: int = 1) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert sentence in done.stderr
@@ -134,7 +142,7 @@ def test_a_wrong_argument_is_refused(
 
 
 def test_tahoe_without_its_files_explains_in_three_lines_what_to_do(harness: Run, tmp_path: Path) -> None:
-    done = harness("bench", "--dataset", "tahoe", env=os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")})
+    done = harness("bench", "--dataset", "tahoe", TAHOE_DIR=str(tmp_path / "tahoe"))
     refused(done, "14 of the 14 files of tahoe", lines=3)
     for word in ("314 GB", "requester pays", "TAHOE_DIR=", "PROJECT="):
         assert word in done.stderr
@@ -142,8 +150,9 @@ def test_tahoe_without_its_files_explains_in_three_lines_what_to_do(harness: Run
 
 
 def test_a_download_needs_a_remote_data_set_and_a_project_that_pays(harness: Run, tmp_path: Path) -> None:
-    environment = os.environ | {"TAHOE_DIR": str(tmp_path / "tahoe")}
-    refused(harness("prepare", "tahoe", env=environment), "PROJECT=your-google-cloud-project", lines=3)
+    refused(
+        harness("prepare", "tahoe", TAHOE_DIR=str(tmp_path / "tahoe")), "PROJECT=your-google-cloud-project", lines=3
+    )
     refused(harness("prepare", "tahoe-mini", "--project", "p"), "Unknown remote data set 'tahoe-mini'")
     assert not list(tmp_path.iterdir())
 

@@ -51,7 +51,7 @@ def test_what_is_not_there_is_one_sentence(url: str, spec: str, message: str) ->
 
 
 def test_it_is_measured(url: str, harness: Harness, tmp_path: Path) -> None:
-    arguments = ("--grid", "smoke", "--results", tmp_path / "results")
+    arguments = ("--grid", "smoke", "--loaders", "native,annloader", "--results", tmp_path / "results")
     done = harness("bench", "--dataset", url, *arguments)
     assert done.returncode == 0, done.stderr
     rows = jsonl.read(tmp_path / "results" / "smoke.jsonl")

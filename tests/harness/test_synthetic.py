@@ -169,7 +169,7 @@ def test_a_killed_generation_looks_unfinished_and_keeps_its_whole_plates(tmp_pat
     folder, partial = tmp_path / "mini", tmp_path / "mini.partial"
     code = (
         "import sys; from pathlib import Path; from harness.data.synthetic import cells;"
-        "cells.generate(Path(sys.argv[1]), n_cells=20_000, seed=0)"
+        "cells.generate(Path(sys.argv[1]), n_cells=8_000, seed=0)"
     )
     generating = program(code, folder)
     deadline = time.monotonic() + 60
@@ -180,10 +180,10 @@ def test_a_killed_generation_looks_unfinished_and_keeps_its_whole_plates(tmp_pat
     generating.wait()
     assert not folder.exists()
     kept = {path: path.stat().st_mtime_ns for path in partial.glob("*.h5ad")}
-    cells.generate(folder, n_cells=20_000, seed=0)
+    cells.generate(folder, n_cells=8_000, seed=0)
     assert len(list(folder.glob("*.h5ad"))) == 14
     assert all((folder / path.name).stat().st_mtime_ns == time_ns for path, time_ns in kept.items())
-    assert catalogue.load(str(folder)).n_cells == 20_000
+    assert catalogue.load(str(folder)).n_cells == 8_000
 
 
 @pytest.mark.slow

@@ -178,30 +178,35 @@ def test_wrong_arguments_are_refused(harness: Command, tiny_folder: Path) -> Non
 CHECKPOINT_EVERY_STEP = """
 import sys, json
 from pathlib import Path
-from harness.experiments import training
 from harness.data.dataset import Dataset
+from tests.harness.test_training import train
 
-training.CHECKPOINT_S, training.SETTINGS["batch_size"] = 0.0, 16
-cells = training.Cells(Dataset.from_dict(json.loads(sys.argv[1])), ("drug",))
-training.train(
-    cells, cells.most_counted(50), "block", 0, Path(sys.argv[2]), lambda done, total, more: print(done, flush=True)
-)
+train(Dataset.from_dict(json.loads(sys.argv[1])), Path(sys.argv[2]), lambda done, total, more: print(done, flush=True))
 """
 
 
+def train(dataset: Dataset, folder: Path, progress: Callable[[int, int, str], None]) -> None:
+    """Trains on 50 genes of a data set in minibatches of 16, and writes a checkpoint after each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "CHECKPOINT_S", 0.0)
+        patch.setitem(training.SETTINGS, "batch_size", 16)
+        cells = training.Cells(dataset, ("drug",))
+        training.train(cells, cells.most_counted(50), "block", 0, folder, progress)
+
+
 def test_a_killed_run_continues_at_the_next_minibatch(tiny_set: Dataset, tmp_path: Path) -> None:
-    job = json.dumps(tiny_set.to_dict())
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    first = program(CHECKPOINT_EVERY_STEP, job, whole)
-    steps = first.communicate()[0].split()
+    steps: list[int] = []
+    train(tiny_set, whole, lambda done, *_: steps.append(done))
     total = len(steps)
-    stopped = program(CHECKPOINT_EVERY_STEP, job, killed)
+    stopped = program(CHECKPOINT_EVERY_STEP, json.dumps(tiny_set.to_dict()), killed)
     for line in stopped.stdout:
         if int(line) == total // 2:
             stopped.send_signal(signal.SIGKILL)
             break
     stopped.wait()
-    resumed = [int(n) for n in program(CHECKPOINT_EVERY_STEP, job, killed).communicate()[0].split()]
+    resumed: list[int] = []
+    train(tiny_set, killed, lambda done, *_: resumed.append(done))
     assert 1 < resumed[0] <= total // 2 + 2, "it started again or skipped minibatches"
     assert resumed[-1] == total
     (a,), (b,) = (list((folder / "training").iterdir()) for folder in (whole, killed))

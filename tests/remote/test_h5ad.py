@@ -12,15 +12,15 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from loadstone import BlockLoader, BlockShuffling, open_h5ad
+from loadstone import open_h5ad
 from loadstone.reading.disk import Disk
 from loadstone.remote import metadata, objects
 from tests import tiny
 from tests.conftest import Serve
 from tests.loadstone.hdf5_forms import HDF5, rewrite
+from tests.remote.same import assert_same_minibatches
 
 ONLY_BY_HDF5 = [form for form in HDF5 if "scaleoffset" in form]
-PLAN = {"fetch_factor": 4, "batch_size": 16, "sampler": BlockShuffling(8), "seed": 3}
 
 
 def urls_of(server, folder: Path) -> list[str]:
@@ -49,21 +49,7 @@ def test_every_form_gives_the_same_rows(serve: Serve, folder: Path, form: dict) 
 def test_minibatches_are_those_of_the_disk(serve: Serve, folder: Path) -> None:
     urls = urls_of(serve(folder, ttfb_ms=2), folder)
     for output in ("csr", "dense", "dense_uint16"):
-        with (
-            closing(BlockLoader(open_h5ad(sorted(folder.iterdir()), output=output), **PLAN)) as local,
-            closing(BlockLoader(open_h5ad(urls, output=output), **PLAN)) as remote,
-        ):
-            n = 0
-            for _ in range(2):
-                for a, b in zip(local, remote, strict=True):
-                    assert a.rows.tobytes() == b.rows.tobytes()
-                    parts = ("data", "indices", "indptr") if output == "csr" else ()
-                    for part in parts:
-                        assert getattr(a.x, part).tobytes() == getattr(b.x, part).tobytes()
-                    if not parts:
-                        assert a.x.tobytes() == b.x.tobytes()
-                    n += len(a.rows)
-            assert n == 2 * tiny.N
+        assert_same_minibatches(sorted(folder.iterdir()), urls, output)
 
 
 def test_what_requests_cost_is_measured_over_all_connections(serve: Serve, folder: Path) -> None:
