@@ -30,7 +30,7 @@ def steps(options: argparse.Namespace) -> None:
         raise unknown("device", options.device, DEVICES)
     if find_spec("torch") is None:
         raise UserError("Training steps need torch: EXTRAS=torch make setup")
-    from harness.experiments import steps as experiment
+    from harness.experiments.steps import run as experiment
     from harness.model.device import lacks
 
     if reason := lacks(options.device):

@@ -12,10 +12,10 @@ import pytest
 
 from analysis.tables import slaf as tables
 from harness.data.dataset import Dataset
-from harness.experiments import slaf_mixture, slaf_phases, slaf_table
-from harness.experiments.slaf_mixture import epoch_of
-from harness.experiments.slaf_operations import operations
-from harness.experiments.slaf_phases import BATCH, Phases
+from harness.experiments.slaf import mixture, phases, table
+from harness.experiments.slaf.mixture import epoch_of
+from harness.experiments.slaf.operations import operations
+from harness.experiments.slaf.phases import BATCH, Phases
 from harness.machine.host import ROOT
 from harness.records import jsonl, slaf
 from harness.records.slaf import Mixture, Operation, Phase
@@ -41,21 +41,21 @@ def store(tiny_set: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_phase_has_the_genes_of_the_same_cells(store: Path) -> None:
-    phases, x = Phases(slaf_table.opened(store)), tiny.truth()
+    opened, x = Phases(table.opened(store)), tiny.truth()
     first = BATCH * (tiny.EMPTY // BATCH)  # with the cell that has no counts, which is not in the table
     expected = [sorted(np.flatnonzero(row).tolist()) for row in x[first : first + BATCH] if row.any()]
     for phase in (1, 2, 3):
-        assert [sorted(genes) for genes in phases.sequences(phase, first)] == expected
-    assert [sorted(genes) for genes in phases.sequences(0, first)] == expected[:1]
+        assert [sorted(genes) for genes in opened.sequences(phase, first)] == expected
+    assert [sorted(genes) for genes in opened.sequences(0, first)] == expected[:1]
     last = BATCH * ((tiny.N - 1) // BATCH)
-    assert len(phases.sequences(1, last)) == len(phases.sequences(3, last)) == tiny.N - last
-    cells, seconds = phases.read(4, iter(()), 1e-9)
+    assert len(opened.sequences(1, last)) == len(opened.sequences(3, last)) == tiny.N - last
+    cells, seconds = opened.read(4, iter(()), 1e-9)
     assert 0 < cells <= BATCH
     assert seconds > 0
 
 
 def test_operations_are_of_the_sizes_that_the_table_has(store: Path) -> None:
-    array = slaf_table.opened(store)
+    array = table.opened(store)
     works = operations(array, Phases(array).starts)
     sizes = Counter(operation for operation, _, _ in works)
     assert sizes == {"ranking": 5, "shuffling": 3, "reading": 2}  # up to 1,000 of 1,008 cells, and 10 of 16 batches
@@ -67,12 +67,12 @@ def test_operations_are_of_the_sizes_that_the_table_has(store: Path) -> None:
 @pytest.mark.parametrize("scanners", [None, 4])
 def test_an_epoch_is_scored(scanners: int | None, tiny_set: Dataset, store: Path) -> None:
     labels = {name: tiny_set.labels(name) for name in ("plate", "drug")}
-    mixture = epoch_of(tiny_set, store, 64, scanners, 0, labels)
-    assert of_slaf(mixture) == []
-    assert mixture.cells == tiny.N - 1
-    assert set(mixture.bits) == set(mixture.random_bits) == {"plate", "drug"}
-    assert mixture.bits["plate"] < mixture.random_bits["plate"] * 1.05
-    assert mixture.within_cells < (tiny.N + 1) / 3 * 1.05
+    epoch = epoch_of(tiny_set, store, 64, scanners, 0, labels)
+    assert of_slaf(epoch) == []
+    assert epoch.cells == tiny.N - 1
+    assert set(epoch.bits) == set(epoch.random_bits) == {"plate", "drug"}
+    assert epoch.bits["plate"] < epoch.random_bits["plate"] * 1.05
+    assert epoch.within_cells < (tiny.N + 1) / 3 * 1.05
 
 
 @pytest.mark.slow
@@ -82,8 +82,8 @@ def test_both_experiments_leave_valid_records(
     skip_unless_available("slaf")
     monkeypatch.setattr(stores, "STORES", tmp_path / "stores")
     arguments = [str(tiny_folder), str(tmp_path), "--repeats", "1"]
-    assert slaf_phases.main([*arguments, "--seconds", "0.1"]) == 0
-    assert slaf_mixture.main([*arguments, "--scanners", "2,4", "--fragments", "64,32"]) == 0
+    assert phases.main([*arguments, "--seconds", "0.1"]) == 0
+    assert mixture.main([*arguments, "--scanners", "2,4", "--fragments", "64,32"]) == 0
     assert list(problems(tmp_path)) == []
     assert len(jsonl.read(tmp_path / slaf.PHASES_FILE, Phase)) == 5
     assert len(jsonl.read(tmp_path / slaf.MIXTURE_FILE, Mixture)) == 2 * 3
@@ -94,16 +94,16 @@ def test_both_experiments_leave_valid_records(
     assert "| 32 | sequential |" in text
 
 
-@pytest.mark.parametrize("module", ["slaf_phases", "slaf_mixture"])
+@pytest.mark.parametrize("module", ["phases", "mixture"])
 def test_bad_input_is_one_sentence(module: str, tmp_path: Path) -> None:
     wrong = [[], ["no-such-set", tmp_path], ["tahoe-mini", tmp_path, "--repeats", "0"]]
-    if module == "slaf_mixture":
+    if module == "mixture":
         wrong += [["tahoe-mini", tmp_path, "--scanners", "4,none"]]
     else:
         wrong += [["tahoe-mini", tmp_path, "--seconds", "nan"]]
     code = f"""
 import sys
-from harness.experiments import {module}
+from harness.experiments.slaf import {module}
 for arguments in {[[str(a) for a in arguments] for arguments in wrong]!r}:
     print({module}.main(arguments))
 """
@@ -116,7 +116,7 @@ for arguments in {[[str(a) for a in arguments] for arguments in wrong]!r}:
 
 
 def test_help_names_records_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    for module, text in ((slaf_phases, "slaf-phases.jsonl"), (slaf_mixture, "--fragments")):
+    for module, text in ((phases, "slaf-phases.jsonl"), (mixture, "--fragments")):
         with pytest.raises(SystemExit, match="0"):
             module.main(["--help"])
         assert text in capsys.readouterr().out

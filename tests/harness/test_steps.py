@@ -58,7 +58,7 @@ def test_loaders_feed_the_model_and_the_runs_are_recorded(harness: Command, tiny
 def test_what_cannot_be_run_has_its_reason(
     tiny_set: Dataset, tmp_path: Path, length: int, workers: int, status: str, reason: str
 ) -> None:
-    from harness.experiments.step_worker import StepJob, answer
+    from harness.experiments.steps.worker import StepJob, answer
 
     condition = Condition(dataset="tiny", loader="native", batch_size=8, workers=workers)
     job = StepJob(

@@ -14,8 +14,8 @@ from analysis.tables.claims.ledger import Claim
 from analysis.tables.summary import of_one_code
 from harness.records import jsonl, slaf
 
-PHASES = "python -m harness.experiments.slaf_phases tahoe-mini"
-MIXTURE = "python -m harness.experiments.slaf_mixture tahoe-mini"
+PHASES = "python -m harness.experiments.slaf.phases tahoe-mini"
+MIXTURE = "python -m harness.experiments.slaf.mixture tahoe-mini"
 
 
 def phases(claim: Claim, folder: Path) -> tuple[np.ndarray, str]:

@@ -17,7 +17,7 @@ import loaders
 from harness.condition import Condition
 from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.experiments.step_worker import StepJob
+from harness.experiments.steps.worker import StepJob
 from harness.machine import host
 from harness.machine.interpreter import interpreter
 from harness.model.device import autocast_dtype, device_name
@@ -114,7 +114,7 @@ def answered(job: StepJob) -> dict[str, Any]:
     """What a child process answers to a job; "timeout" or "failed", with the reason, if it gives no answer."""
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
-            [interpreter(job.condition.loader), "-m", "harness.experiments.step_worker"],
+            [interpreter(job.condition.loader), "-m", "harness.experiments.steps.worker"],
             stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=host.ROOT, start_new_session=True,
             env=os.environ | host.thread_budget(None) | {"PYTHONWARNINGS": "ignore"},
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """SLAF's mixture of scanners: what it costs against reading in order, and how well it mixes, by two scores.
 
-    python -m harness.experiments.slaf_mixture tahoe-mini
+    python -m harness.experiments.slaf.mixture tahoe-mini
 
 In each repeat every number of scanners, and the sequential order (`use_mixture_of_scanners=False`), reads one epoch of
 raw minibatches of 32 cells from stores with fragments of each size, in random order. All else is as in the authors' own
@@ -25,7 +25,7 @@ import numpy as np
 from analysis.diversity import distance, entropy
 from harness.data.dataset import Dataset
 from harness.errors import UserError
-from harness.experiments import slaf_table
+from harness.experiments.slaf import table
 from harness.records import jsonl, slaf
 from harness.records.slaf import Mixture
 from harness.run.provenance import of_store, provenance
@@ -43,7 +43,7 @@ def measure(dataset: Dataset, options: Namespace) -> None:
         raise UserError(f"SLAF takes at most {MOST_SCANNERS} scanners.")
     default = fragment_cells(dataset)
     sizes = options.fragments or sorted({default, max(1, default // 4)}, reverse=True)
-    stores = {size: slaf_table.store_of(dataset, size, options.results) for size in sizes}
+    stores = {size: table.store_of(dataset, size, options.results) for size in sizes}
     settings = [(size, scanners) for size in sizes for scanners in (None, *options.scanners)]
     labels = {name: dataset.labels(name) for name in dataset.label_names}
     shuffled = random.Random(0)
@@ -53,14 +53,14 @@ def measure(dataset: Dataset, options: Namespace) -> None:
             jsonl.append(options.results / slaf.MIXTURE_FILE, mixture)
             order = f"{scanners} scanner(s)" if scanners else "sequential"
             rate = mixture.cells / mixture.seconds
-            slaf_table.note(f"repeat {repeat}, fragments of {size:,} cells, {order}: {rate:,.0f} cells/s")
+            table.note(f"repeat {repeat}, fragments of {size:,} cells, {order}: {rate:,.0f} cells/s")
 
 
 def epoch_of(
     dataset: Dataset, store: Path, size: int, scanners: int | None, repeat: int, labels: dict[str, np.ndarray]
 ) -> Mixture:
     """One epoch. labels: the codes of every cell, for each label. Raises UserError if a cell came twice or never."""
-    array = slaf_table.opened(store)
+    array = table.opened(store)
     starts = array.obs["cell_start_index"].to_numpy()
     with_counts = np.flatnonzero(np.diff(starts, append=array.expression.count_rows()))
     batches, passed = read(
@@ -93,22 +93,22 @@ def read(array: Any, knobs: dict[str, Any], n_cells: int) -> tuple[list[np.ndarr
                 break
         passed = time.perf_counter() - start
     finally:
-        slaf_table.stop(loader)
+        table.stop(loader)
     return [np.array(ids, np.int64) for ids in batches], passed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    top = slaf_table.parser("harness.experiments.slaf_mixture", __doc__)
-    top.add_argument("--repeats", type=slaf_table.positive, default=5, metavar="N", help="(default: 5)")
+    top = table.parser("harness.experiments.slaf.mixture", __doc__)
+    top.add_argument("--repeats", type=table.positive, default=5, metavar="N", help="(default: 5)")
     top.add_argument(
-        "--scanners", type=slaf_table.positives, default=[1, 4, 16], metavar="N,N",
+        "--scanners", type=table.positives, default=[1, 4, 16], metavar="N,N",
         help="numbers of scanners beside the sequential order (default: 1,4,16)",
     )  # fmt: skip
     top.add_argument(
-        "--fragments", type=slaf_table.positives, metavar="N,N",
+        "--fragments", type=table.positives, metavar="N,N",
         help="cells in a fragment (default: those of the adapter's store, and a quarter: 5000,1250 for tahoe-mini)",
     )  # fmt: skip
-    return slaf_table.run(top, arguments, measure)
+    return table.run(top, arguments, measure)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The child process of `harness.experiments.steps`: one loader feeds one model.
+"""The child process of `harness.experiments.steps.run`: one loader feeds one model.
 
-    python -m harness.experiments.step_worker < job
+    python -m harness.experiments.steps.worker < job
 
 It writes its answer, as JSON, to the file that the job names.
 """

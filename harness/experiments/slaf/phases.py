@@ -1,6 +1,6 @@
 """SLAF's five phases and three laws, by the operations that its first post describes, on its own table.
 
-    python -m harness.experiments.slaf_phases tahoe-mini
+    python -m harness.experiments.slaf.phases tahoe-mini
 
 A phase is a way to get Geneformer's tokens of minibatches of 32 cells out of the table. Phases 0 to 3 read runs of 32
 consecutive cells from places drawn at random, the same for all; phase 4 is the library's loader, which reads in order.
@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from harness.data.dataset import Dataset
-from harness.experiments import slaf_table
-from harness.experiments.slaf_operations import operations
+from harness.experiments.slaf import table
+from harness.experiments.slaf.operations import operations
 from harness.records import jsonl, slaf
 from harness.records.slaf import PHASES, Operation, Phase
 from harness.run.provenance import of_store, provenance
@@ -127,7 +127,7 @@ class Phases:
                 if (passed := time.perf_counter() - start) >= window_s or first + cells >= with_counts:
                     return cells, passed
         finally:
-            slaf_table.stop(loader)
+            table.stop(loader)
         raise RuntimeError("the library ended an epoch early")
 
 
@@ -143,8 +143,8 @@ def ranked_by_pandas(rows: Any) -> Sequences:
 
 def measure(dataset: Dataset, options: Namespace) -> None:
     """Measures all phases and operations, in another random order in each repeat, and appends the records."""
-    store = slaf_table.store_of(dataset, fragment_cells(dataset), options.results)
-    phases = Phases(slaf_table.opened(store))
+    store = table.store_of(dataset, fragment_cells(dataset), options.results)
+    phases = Phases(table.opened(store))
     facts = provenance("slaf", dataset) | of_store(sorted(path for path in store.rglob("*") if path.is_file()))
     shuffled = random.Random(0)
     works = operations(phases.array, phases.starts)
@@ -157,10 +157,10 @@ def measure(dataset: Dataset, options: Namespace) -> None:
                     dataset=dataset.name, phase=phase, repeat=repeat, cells=cells, seconds=passed, provenance=facts
                 )  # fmt: skip
                 jsonl.append(options.results / slaf.PHASES_FILE, run)
-            slaf_table.note(f"repeat {repeat}, phase {phase}: {cells / passed:,.1f} cells/s")
+            table.note(f"repeat {repeat}, phase {phase}: {cells / passed:,.1f} cells/s")
         for key in shuffled.sample(list(works), len(works)):
             costs[key].append(us_per_unit(works[key]))
-        slaf_table.note(f"repeat {repeat}: {len(works)} costs")
+        table.note(f"repeat {repeat}: {len(works)} costs")
     for (operation, method, size), us in costs.items():
         record = Operation(
             dataset=dataset.name, operation=operation, method=method, size=size, us_per_unit=us, provenance=facts
@@ -185,12 +185,12 @@ def us_per_unit(work: Callable[[], int]) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    top = slaf_table.parser("harness.experiments.slaf_phases", __doc__)
-    top.add_argument("--repeats", type=slaf_table.positive, default=5, metavar="N", help="(default: 5)")
+    top = table.parser("harness.experiments.slaf.phases", __doc__)
+    top.add_argument("--repeats", type=table.positive, default=5, metavar="N", help="(default: 5)")
     top.add_argument(
-        "--seconds", type=slaf_table.seconds, default=4.0, metavar="S", help="of each phase in each repeat (default: 4)"
+        "--seconds", type=table.seconds, default=4.0, metavar="S", help="of each phase in each repeat (default: 4)"
     )  # fmt: skip
-    return slaf_table.run(top, arguments, measure)
+    return table.run(top, arguments, measure)
 
 
 if __name__ == "__main__":
