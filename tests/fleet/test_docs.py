@@ -37,6 +37,7 @@ def program(tmp_path: Path) -> Path:
     return tmp_path / "train.py"
 
 
+@pytest.mark.slow
 def test_the_program_for_one_machine(tiny_folder: Path, program: Path) -> None:
     with up(*command(ONE_MACHINE, "up"), "--memory", "0.2") as address:
         train(tiny_folder, program, address, command(ONE_MACHINE, "torchrun"))

@@ -189,6 +189,7 @@ def test_a_second_run_at_the_same_time_is_refused(harness: Run, tmp_path: Path, 
     assert "Another run is writing" in second.stderr
 
 
+@pytest.mark.slow
 def test_a_damaged_chunk_fails_the_rows_that_read_it(harness: Run, tmp_path: Path) -> None:
     from tests import tiny
 

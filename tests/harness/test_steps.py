@@ -31,6 +31,7 @@ HELD = replace(RUN, loader=None, knobs={}, fetches=None, waiting_s=None, wait_me
 ARGUMENTS = "--seconds", "0.5", "--batch-size", "8", "--length", "6"
 
 
+@pytest.mark.slow
 def test_loaders_feed_the_model_and_the_runs_are_recorded(harness: Command, tiny_folder: Path, tmp_path: Path) -> None:
     command = "steps", tiny_folder, "--loaders", "native,scdataset", *ARGUMENTS, "--results", tmp_path / "out"
     done = harness(*command)

@@ -13,7 +13,10 @@ from tests.conftest import skip_unless_available
 (PROGRAM,) = re.findall(r"```python\n(# train.py.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
 
 
-@pytest.mark.parametrize("launcher", [[], ["-m", "torch.distributed.run", "--nproc-per-node", "2"]])
+TORCHRUN = pytest.param(["-m", "torch.distributed.run", "--nproc-per-node", "2"], marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("launcher", [[], TORCHRUN])
 def test_the_linear_model_trains(tiny_folder: Path, tmp_path: Path, launcher: list[str]) -> None:
     skip_unless_available("scdataset")  # torch
     (tmp_path / "train.py").write_text(PROGRAM)
