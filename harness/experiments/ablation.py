@@ -24,9 +24,9 @@ import numpy as np
 
 import loaders
 from harness.condition import Timing
-from harness.data.catalogue import load
 from harness.data.dataset import Dataset
 from harness.experiments import libraries
+from harness.experiments.command import data_set
 from harness.machine import pagecache
 from harness.run.measure import measure, touch
 from harness.run.stores import store_path
@@ -275,7 +275,7 @@ def _quickest(works: Sequence[Callable[[], object]]) -> float:
 
 
 def main() -> None:
-    dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
+    dataset = data_set(__doc__)
     print("| part | without, cells/s | with, cells/s | times |\n| --- | ---: | ---: | ---: |")
     rate(dataset, **SETTING)  # reads the files into the page cache
     for name in sorted(PARTS, key=lambda name: PARTS[name].cold):

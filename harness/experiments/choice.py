@@ -3,10 +3,9 @@
 python -m harness.experiments.choice tahoe-chunks
 """
 
-import sys
 import time
 
-from harness.data.catalogue import load
+from harness.experiments.command import data_set
 from loadstone import BlockLoader, open_h5ad
 from loadstone.sampling.mixing import bits_short
 
@@ -14,9 +13,7 @@ MEMORY = 256_000_000, 1_000_000_000  # bytes
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    dataset = load(sys.argv[1])
+    dataset = data_set(__doc__)
     labels = {name: dataset.labels(name) for name in dataset.label_names}
     source = open_h5ad(dataset.paths)
     for memory in MEMORY:

@@ -8,12 +8,10 @@ the process may use take part; `taskset -c 0` limits it to one. `python -m harne
 and the disk.
 """
 
-import sys
-
 import numpy as np
 
-from harness.data.catalogue import load
 from harness.experiments.ablation import rate
+from harness.experiments.command import data_set
 from harness.machine.host import available_cores
 from loaders.decoding import decoded_cells_per_s
 from loadstone import open_h5ad
@@ -24,7 +22,7 @@ SETTING = {"block_size": 512, "fetch_factor": 256, "aligned": True, "output": "c
 
 
 def main() -> None:
-    dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
+    dataset = data_set(__doc__)
     rate(dataset, **SETTING)  # reads the files into the page cache
     source = open_h5ad(dataset.paths)
     pairs = [(decoded_cells_per_s(source, SECONDS), rate(dataset, **SETTING)) for _ in range(REPEATS)]

@@ -5,14 +5,13 @@
 The files are read into the page cache before the time is measured.
 """
 
-import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from harness.data.catalogue import load
+from harness.experiments.command import data_set
 from harness.machine import pagecache
 from loadstone import open_h5ad
 
@@ -26,9 +25,7 @@ def seconds_to_open(paths: list[Path], index: Path | None = None) -> float:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    paths = list(load(sys.argv[1]).paths)
+    paths = list(data_set(__doc__).paths)
     pagecache.warm(paths)
     with TemporaryDirectory() as folder:
         index = Path(folder)

@@ -9,7 +9,6 @@ are measured one after another.
 """
 
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -19,8 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 
 import loaders
-from harness.data.catalogue import load
 from harness.data.dataset import Dataset
+from harness.experiments.command import data_set
 from loaders.slaf import MAX_GENES, Slaf
 from loadstone import BlockLoader, BlockShuffling, open_h5ad
 from loadstone.tokens import BinnedTokens, RankTokens, TokenBatch, Tokenized, vocabulary
@@ -32,8 +31,8 @@ Way = Callable[[], int]
 
 
 def main() -> None:
+    dataset = data_set(__doc__)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
-    dataset = load(sys.argv[1] if len(sys.argv) > 1 else "tahoe-mini")
     cells = [batch.x for batch in opened(dataset, None)]
     print(f"{len(cells) * BATCH:,} cells, one core, medians of {REPEATS} repeats\n")
     print("| what | us/cell | M tokens/s |\n| --- | ---: | ---: |")
