@@ -248,7 +248,7 @@ def _doubts(folder: Path) -> list[tuple[str, list[str]]]:
     """(doubt, the conditions it applies to), the most frequent first."""
     conditions: dict[str, list[str]] = {}
     for path in sorted((folder / "figures").glob(f"*{TABLE}")):
-        if path.name.endswith(f"-training{TABLE}"):
+        if path.name.endswith((f"-training{TABLE}", f"-steps{TABLE}")):  # their rows are no conditions
             continue
         for row in text.read_csv(path).to_dict("records"):
             for doubt in row["doubts"]:
