@@ -99,7 +99,7 @@ class Producer:
         if self.tokens is None:
             return slab(ids, gathering.result(), source.n_genes, self._empty)
         cuts = [*range(0, len(ids), TOKENIZED_AT_ONCE), len(ids)]
-        return TokenSlab(ids, *packed(map(self.tokens, source.batches(gathering.result(), cuts))))
+        return TokenSlab(ids, packed(map(self.tokens, source.batches(gathering.result(), cuts)), self.tokens))
 
     def close(self) -> None:
         self.loader.close()

@@ -38,16 +38,14 @@ class Slab(NamedTuple):
 
 
 class TokenSlab(NamedTuple):
-    """The tokens of a fetch. ids: of the rows in the source, int64 (rows,). The others: see `packing.Packed`."""
+    """The tokens of a fetch. ids: of the rows in the source, int64 (rows,)."""
 
     ids: np.ndarray
-    indptr: np.ndarray
-    tokens: np.ndarray
-    values: np.ndarray | None
+    packed: Packed
 
     def cut(self, start: int, stop: int, frame: Frame) -> TokenBatch:
-        """The cells `start` to `stop` (exclusive), as the encoding `frame` made them; all are new arrays."""
-        return Packed(*self[1:]).cut(start, stop, frame)
+        """See `Packed.cut`."""
+        return self.packed.cut(start, stop, frame)
 
 
 def slab(ids: np.ndarray, rows: Rows, n_genes: int, empty: Callable[[int, type], np.ndarray] = np.empty) -> Slab:

@@ -33,27 +33,29 @@ class Packed(NamedTuple):
         return TokenBatch(ids, mask, values)
 
 
-def packed(batches: Iterable[TokenBatch]) -> Packed:
-    """The tokens of all cells of one or several minibatches, which begin their rows."""
+def packed(batches: Iterable[TokenBatch], frame: Frame) -> Packed:
+    """The tokens of all cells of one or several minibatches, which the encoding `frame` made."""
+    of_token, of_bin = _dtypes(frame)
     lengths, tokens, values = [np.zeros(1, np.int64)], [], []
     for batch in batches:
         lengths.append(batch.mask.sum(axis=1))
-        tokens.append(_narrow([batch.ids[batch.mask]]))
+        tokens.append(batch.ids[batch.mask].astype(of_token))
         if batch.values is not None:
-            values.append(_narrow([batch.values[batch.mask]]))
-    return Packed(np.cumsum(np.concatenate(lengths)), _narrow(tokens), _narrow(values) if values else None)
+            values.append(batch.values[batch.mask].astype(of_bin))
+    return Packed(
+        np.cumsum(np.concatenate(lengths)), np.concatenate(tokens), np.concatenate(values) if values else None
+    )
 
 
 def token_bytes(frame: Frame) -> int:
-    """The most bytes of a token and its bin."""
+    """The bytes of a token and its bin."""
+    return sum(dtype.itemsize for dtype in _dtypes(frame))
+
+
+def _dtypes(frame: Frame) -> tuple[np.dtype, np.dtype]:
+    """The narrowest dtypes, unsigned, that hold all tokens and all bins of an encoding."""
     most = max(int(frame.vocabulary.max(initial=0)), frame.first or 0, frame.last or 0)
-    return np.min_scalar_type(most).itemsize + np.min_scalar_type(getattr(frame, "bins", 0)).itemsize
-
-
-def _narrow(parts: list[np.ndarray]) -> np.ndarray:
-    """The numbers, of at least 0, in the narrowest unsigned dtype that holds all of them."""
-    most = max((int(part.max(initial=0)) for part in parts), default=0)
-    return np.concatenate([part.astype(np.min_scalar_type(most)) for part in parts])
+    return np.min_scalar_type(most), np.min_scalar_type(getattr(frame, "bins", 0))
 
 
 @compiled
