@@ -78,7 +78,8 @@ class Consumer:
                 continue
             fetches += self.period // self.fetch_rows
             edges.append([seconds, rows])
-            is_enough = seconds >= self.timing.measure_s and (fetches >= FEWEST_FETCHES or seconds >= LONG_S)
+            is_whole = fetches >= FEWEST_FETCHES and rows >= FEWEST_FETCHES * self.fetch_rows
+            is_enough = seconds >= self.timing.measure_s and (is_whole or seconds >= LONG_S)
             if is_enough and steps >= FEWEST_STEPS:
                 break
         return Trace(

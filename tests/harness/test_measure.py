@@ -118,6 +118,19 @@ def test_a_window_is_lengthened_until_it_holds_five_whole_fetches() -> None:
     assert (trace.rows, trace.seconds) == (5 * 16 * 64, 5 * 300)
 
 
+@given(st.integers(2, 16), st.lists(st.integers(56, 64), min_size=8, max_size=64), st.floats(1, 100))
+def test_a_window_holds_five_fetches_of_a_loader_that_leaves_out_cells(
+    batches: int, lengths: list[int], pause: float
+) -> None:
+    class Sparse(Clock):
+        def epoch(self, index: int) -> Iterator[SimpleNamespace]:
+            for i, _ in enumerate(super().epoch(index)):
+                yield SimpleNamespace(x=BATCH.x[: lengths[i % len(lengths)]])
+
+    clock = Sparse([pause] * 1_000, batches)
+    assert clock.measure().rows >= 5 * clock.fetch_rows
+
+
 def test_the_fetches_of_worker_processes_count_singly() -> None:
     """Two workers with fetches of 8 batches: three rounds of both hold six fetches."""
     clock = Clock(([300.0] + [0.0] * 15) * 50, 8)
