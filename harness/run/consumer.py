@@ -29,27 +29,28 @@ class Consumer:
     Fields as the arguments of `harness.run.utilisation.measure`.
     """
 
-    batches: Iterator[tuple[int, bool, int]]
+    batches: Iterator["Delivered"]
     timing: Timing
     clock: Callable[[], float]
     batch_size: int
     fetch_rows: int
     period: int
+    epoch_rows: int
     step_s: float
     compute: Callable[[float], None]
     usage: Callable[[], Any]
     progress: Callable[[str, int, float], None]
 
-    def warm_up(self, epoch_rows: int) -> WarmUp:
+    def warm_up(self) -> WarmUp:
         """Takes an epoch at full speed, or as much as comes in `timing.epoch_s`, for at least `timing.warmup_s`."""
         start, rows, elapsed, arrivals = self.clock(), 0, 0.0, []
         least_s, most_s = self.timing.warmup_s, self.timing.epoch_s
-        while len(arrivals) < 2 or elapsed < least_s or (rows < epoch_rows and elapsed < most_s):
-            rows += next(self.batches)[0]
+        while len(arrivals) < 2 or elapsed < least_s or (rows < self.epoch_rows and elapsed < most_s):
+            rows += next(self.batches).rows
             elapsed = self.clock() - start
             arrivals = [*arrivals, elapsed][:2]
             self.progress("warm-up", rows, elapsed)
-        return WarmUp(rows / epoch_rows, rows / elapsed, *arrivals)
+        return WarmUp(rows / self.epoch_rows, rows / elapsed, *arrivals)
 
     def probe(self, n: int, warm: WarmUp) -> Trace:
         """The window of one probe, of FEWEST_FETCHES fetches, or fewer if these take longer than LONG_S.
@@ -58,7 +59,7 @@ class Consumer:
         count it as fed at the loader's own pace.
         """
         cells = n * self.batch_size
-        first_epoch, pending = self.drain(), 0
+        first_epoch, pending = self.drain(self.most_rows(cells)), 0
         if cells > self.period:  # such a step waits for all of its cells, if none was computed before
             first_epoch, pending = self.skip_step(cells)
         begun, begin = self.usage(), self.clock()
@@ -69,12 +70,12 @@ class Consumer:
                 self.compute(self.step_s)
                 pending -= cells
                 steps += 1
-            delivered, begins_fetch, epoch = next(self.batches)
+            delivered = next(self.batches)
             seconds = self.clock() - begin
-            rows += delivered
-            pending += delivered
+            rows += delivered.rows
+            pending += delivered.rows
             self.progress(f"{n} accelerators", rows, seconds)
-            if not begins_fetch:
+            if not delivered.begins_fetch:
                 continue
             fetches += self.period // self.fetch_rows
             edges.append([seconds, rows])
@@ -89,22 +90,37 @@ class Consumer:
             waiting_s=max(0.0, seconds - steps * self.step_s),
             first_batch_s=warm.first_batch_s,
             second_batch_s=warm.second_batch_s,
-            epochs=epoch - first_epoch,
+            epochs=delivered.epoch - first_epoch,
             warmed_epochs=warm.epochs,
             start_s=begin,
             begun=begun,
             ended=self.usage(),
         )
 
-    def drain(self) -> int:
-        """Takes HEAD_START fetches or more at full speed, until another begins. Returns the index of the epoch."""
-        start, rows = self.clock(), 0
+    def most_rows(self, cells: int) -> int:
+        """The rows that a probe with steps of this many cells takes at the most, unless the loader is late."""
+        steps, seconds = self.timing.measure_s / self.step_s, LONG_S / self.step_s
+        fetches = FEWEST_FETCHES * self.fetch_rows
+        window = max(FEWEST_STEPS * cells, steps * cells, min(fetches, seconds * cells))
+        return int(window) + 3 * cells + 2 * self.period
+
+    def drain(self, ahead: int) -> int:
+        """Takes HEAD_START fetches or more at full speed, until another begins. Returns the index of the epoch.
+
+        The epoch then has as many rows left as `ahead`, if it is long enough. So the start of an epoch, when workers
+        start, does not fall into one short probe and not into another.
+        """
+        head_start = HEAD_START * self.period
+        is_long = self.epoch_rows >= head_start + self.period + ahead
+        start, rows, epoch = self.clock(), 0, None
         while True:
-            delivered, begins_fetch, epoch = next(self.batches)
-            rows += delivered
-            is_enough = rows > HEAD_START * self.period and self.clock() - start >= self.timing.warmup_s
-            if begins_fetch and is_enough:
-                return epoch
+            delivered = next(self.batches)
+            if is_long and delivered.epoch != epoch:
+                rows, epoch = 0, delivered.epoch
+            rows += delivered.rows
+            is_enough = rows > head_start and self.clock() - start >= self.timing.warmup_s
+            if delivered.begins_fetch and is_enough and (delivered.left >= ahead or not is_long):
+                return delivered.epoch
 
     def skip_step(self, cells: int) -> tuple[int, int]:
         """A step before the clock runs, until a fetch begins.
@@ -113,22 +129,32 @@ class Consumer:
         """
         pending, has_computed = 0, False
         while True:
-            rows, begins_fetch, epoch = next(self.batches)
-            pending += rows
-            if has_computed and begins_fetch:
-                return epoch, pending
+            delivered = next(self.batches)
+            pending += delivered.rows
+            if has_computed and delivered.begins_fetch:
+                return delivered.epoch, pending
             if pending >= cells:
                 self.compute(self.step_s)
                 pending -= cells
                 has_computed = True
 
 
-def minibatches(loader: Batches, period: int, epoch_rows: int) -> Iterator[tuple[int, bool, int]]:
-    """(rows, whether a full fetch begins, index of the epoch) of minibatch after minibatch, epoch after epoch."""
+class Delivered(NamedTuple):
+    """A minibatch: its rows, whether a full fetch begins with it, its epoch, and the rows of that left before it."""
+
+    rows: int
+    begins_fetch: bool
+    epoch: int
+    left: int
+
+
+def minibatches(loader: Batches, period: int, epoch_rows: int) -> Iterator[Delivered]:
+    """Minibatch after minibatch, epoch after epoch."""
     for index in count():
-        is_empty = True
+        left = epoch_rows
         for batch, begins_fetch in fetches_of(loader.epoch(index), period, epoch_rows):
-            is_empty = False
-            yield touch(batch)[0], begins_fetch, index
-        if is_empty:
+            rows = touch(batch)[0]
+            yield Delivered(rows, begins_fetch, index, left)
+            left -= rows
+        if left == epoch_rows:
             raise ValueError(f"epoch {index} held no batch")

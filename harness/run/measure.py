@@ -71,8 +71,9 @@ def measure(
     The window begins and ends when the first batch of a fetch arrives (its edges). A loader that fetches many batches
     at once delivers them in bursts. With edges elsewhere, the window could count a burst that was read before the
     window began, or include the time of a burst that it does not count. The window ends at the first edge after
-    `timing.measure_s` at which it holds FEWEST_FETCHES fetches, and as many rows as these have: a loader that leaves out
-    some cells comes to the edge of a fetch with a few rows less. Between two edges each worker process delivers one.
+    `timing.measure_s` at which it holds FEWEST_FETCHES fetches, and as many rows as these have: a loader that leaves
+    out some cells comes to the edge of a fetch with a few rows less. Between two edges each worker process delivers a
+    fetch.
 
     The very first batch is not an edge, because it may arrive before the rest of its fetch has been read. Both edges
     belong to fetches of full length: the last fetch of an epoch may be short, and a window that began with it would

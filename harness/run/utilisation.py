@@ -87,7 +87,7 @@ def measure(
     The first number tried is a third of what the rate of the warm-up allows. A loader that reads on while the
     accelerators compute feeds three times as many, and one that does not a third as many. A step takes no more cells
     than an epoch has. Every probe begins and ends with the first minibatch of a fetch, as a window of
-    `harness.run.measure` does.
+    `harness.run.measure` does, and lies within an epoch if an epoch is long enough.
 
     step_s: the seconds of a step. compute: passes a number of seconds. epoch_rows, period_rows: as for
     `harness.run.measure.measure`. usage: as `probe` there. progress: as there; the phase names the accelerators.
@@ -103,12 +103,13 @@ def measure(
         batch_size=batch_size,
         fetch_rows=loader.fetch_rows,
         period=period,
+        epoch_rows=epoch_rows,
         step_s=step_s,
         compute=compute,
         usage=usage,
         progress=progress,
     )
-    warm = consumer.warm_up(epoch_rows)
+    warm = consumer.warm_up()
     probes: list[list[float]] = []
     traces: dict[int, Trace] = {}
 

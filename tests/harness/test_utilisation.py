@@ -42,11 +42,14 @@ class Loader:
     """A loader and its clock. A fetch takes `fetch_s` and is read whole; `ahead` fetches are kept ready.
 
     With `ahead` it reads on while a consumer computes; without, only when it is asked.
+    An epoch takes `start_s` to begin.
     """
 
-    def __init__(self, fetch_s: float, batches: int = 1, ahead: int = 0, epoch: int = 100) -> None:
+    def __init__(
+        self, fetch_s: float, batches: int = 1, ahead: int = 0, epoch: int = 100, start_s: float = 0.0
+    ) -> None:
         self.now, self.fetch_s, self.ahead, self.batches = 1000.0, fetch_s, ahead, batches
-        self.epoch_batches, self.ready, self.in_hand = epoch, 0.0, 0
+        self.epoch_batches, self.ready, self.start_s = epoch, 0.0, start_s
         self.fetch_rows = BATCH * batches
         self.batch = SimpleNamespace(x=np.zeros((BATCH, 1), np.float32))
 
@@ -59,6 +62,7 @@ class Loader:
             self.ready = min(self.ahead, self.ready + seconds / self.fetch_s)
 
     def epoch(self, index: int) -> Iterator[SimpleNamespace]:
+        self.now += self.start_s
         for i in range(self.epoch_batches):
             if i % self.batches == 0:
                 self.now += max(0.0, 1 - self.ready) * self.fetch_s
@@ -100,6 +104,15 @@ def test_a_probe_holds_whole_fetches(fetch_s: float, batches: int) -> None:
         assert utilisation == pytest.approx(0.06 / (0.06 + n * fetch_s / batches), rel=0.02)
     assert fed.trace.rows % (BATCH * batches) == 0
     assert fed.trace.warmed_epochs > 0
+
+
+@settings(max_examples=20)
+@given(st.floats(0.05, 0.2), st.integers(25, 40))
+def test_a_probe_lies_within_an_epoch_if_that_is_long_enough(fetch_s: float, fetches: int) -> None:
+    fed = Loader(fetch_s, batches=8, epoch=8 * fetches, start_s=20.0).measure(0.285)
+    for n, utilisation, _ in fed.probes:
+        assert utilisation == pytest.approx(0.285 / (0.285 + n * fetch_s / 8), rel=0.02)
+    assert fed.trace.epochs == 0
 
 
 def test_what_was_read_ahead_while_idle_does_not_count() -> None:
