@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from loadstone.reading.buffers import Memory
 from loadstone.reading.densify import Densifier
 from loadstone.reading.validate import choice
 
@@ -30,8 +31,11 @@ class Rows(NamedTuple):
         within = slice(indptr[0], indptr[-1])
         return Rows(self.data[within], self.indices[within], (indptr - indptr[0]).astype(np.int32))
 
-    def copied(self) -> "Rows":
-        return Rows(self.data.copy(), self.indices.copy(), self.indptr)
+    def copied(self, memory: Memory) -> "Rows":
+        data, indices = (memory.empty(len(array), array.dtype) for array in self[:2])
+        np.copyto(data, self.data)
+        np.copyto(indices, self.indices)
+        return Rows(data, indices, self.indptr)
 
 
 class Minibatches:
@@ -46,6 +50,7 @@ class Minibatches:
     def __init__(self, n_genes: int, output: Output) -> None:
         choice("output", output, get_args(Output))
         self.densifier = None if output == "csr" else Densifier(n_genes, DTYPES[output])
+        self.memory = Memory()
         self.empty = cache(lambda rows: csr_matrix((rows, n_genes), dtype=np.float32))
 
     def cut(self, fetched: Rows, cuts: Sequence[int]) -> Iterator[csr_matrix | np.ndarray]:
@@ -56,7 +61,7 @@ class Minibatches:
             if self.densifier:
                 yield self.densifier.dense(*batch)
             else:
-                yield self._csr(batch.copied() if stop == copied else batch)
+                yield self._csr(batch.copied(self.memory) if stop == copied else batch)
 
     def _csr(self, batch: Rows) -> csr_matrix:
         # The arrays are known to be consistent. scipy's constructor checks them, which takes ten times as long.

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,6 +151,24 @@ def test_buffers_are_reused() -> None:
     many = [memory.empty(10, np.int32) for _ in range(100)]
     assert len({array.ctypes.data for array in many}) == 100
     assert len(memory.kept) <= KEPT
+
+
+def test_threads_share_no_buffer() -> None:
+    """A fetch is planned in a thread of its own, while others may read rows of the same source."""
+    memory = Memory()
+
+    def write(value: int) -> bool:
+        kept = []
+        for _ in range(200):
+            kept = [*kept, memory.empty(1_000, np.int32)][-2:]
+            kept[-1][:] = value
+            time.sleep(0)
+            if any((array != value).any() for array in kept):
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(write, range(4)))
 
 
 @pytest.mark.parametrize("tokens", ["geneformer", "scgpt"])

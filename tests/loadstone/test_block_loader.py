@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -91,6 +92,44 @@ def test_the_first_epoch_reads_its_first_batch_alone_without_changing_the_batche
         assert rows == second_rows
         np.testing.assert_array_equal(x, second_x)
         np.testing.assert_array_equal(x, tiny.truth()[rows])
+
+
+def test_minibatches_come_while_the_next_fetch_is_planned(source: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning takes tens of milliseconds where caches are cold, for which no minibatch waits."""
+    loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=8, fetch_factor=32)
+    expected = ids(loader.epoch(0))
+    may_plan, gather = threading.Event(), source.gather
+    begun: list[int] = []
+
+    def slow(rows: np.ndarray) -> object:
+        begun.append(len(rows))
+        assert len(begun) == 1 or may_plan.wait(60)
+        return gather(rows)
+
+    monkeypatch.setattr(source, "gather", slow)
+    epoch = loader.epoch(0)
+    delivered = [next(epoch).rows.tolist() for _ in range(32)]
+    may_plan.set()
+    assert delivered + ids(epoch) == expected
+
+
+def test_an_error_in_planning_is_raised_where_the_fetch_would_have_come(
+    source: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = BlockLoader(source, sampler=BlockShuffling(4), batch_size=8, fetch_factor=32)
+    expected, gather, begun = ids(loader.epoch(0)), source.gather, []
+
+    def failing(rows: np.ndarray) -> object:
+        begun.append(len(rows))
+        if len(begun) == 3:
+            raise OSError("the third fetch")
+        return gather(rows)
+
+    monkeypatch.setattr(source, "gather", failing)
+    epoch = loader.epoch(0)
+    assert [next(epoch).rows.tolist() for _ in range(64)] == expected[:64]
+    with pytest.raises(OSError, match="the third fetch"):
+        next(epoch)
 
 
 def test_iterating_again_is_the_next_epoch(source: object) -> None:
