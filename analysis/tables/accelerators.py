@@ -5,7 +5,7 @@
 The data set is tahoe-mini unless another is named.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -103,8 +103,23 @@ def losses(frame: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def markdown(frame: pd.DataFrame) -> str:
-    """Where ours loses; a line for each loader and setting, with a column for each arm; why numbers are missing."""
+def chance(measurements: Iterable[Measurement]) -> list[str]:
+    """A sentence for each A/A pair: the numbers fed in the two measurements of a condition in one repeat."""
+    fed = {(m.condition, m.repeat, m.again): m.accelerators for m in measurements if m.status == "ok"}
+    sentences = []
+    for (condition, repeat, is_again), again in fed.items():
+        if is_again and condition.accelerator_ms is not None and (condition, repeat, False) in fed:
+            where = f"`{condition.loader}`, {arm(condition.accelerator_ms, condition.consumer)}"
+            numbers = f"{fed[condition, repeat, False]} and {again} accelerators"
+            sentences.append(f"A/A, the same condition twice in a repeat ({where}): {numbers}.")
+    return sentences
+
+
+def markdown(frame: pd.DataFrame, pairs: Sequence[str] = ()) -> str:
+    """Where ours loses; a line for each loader and setting, with a column for each arm; why numbers are missing.
+
+    pairs: of `chance`.
+    """
     arms = list(frame.groupby(ARM).groups)
     by_line = {line: rows.set_index(ARM) for line, rows in frame.groupby(["loader", "setting"], sort=False)}
     lost = losses(frame)
@@ -118,7 +133,8 @@ def markdown(frame: pd.DataFrame) -> str:
     for (loader, setting), rows in by_line.items():
         cells = [_cell(rows.loc[name]) if name in rows.index else "–" for name in arms]
         lines.append(f"| `{loader}` | {setting} | {' | '.join(cells)} | {rows['repeats'].min()} |")
-    reasons = [f"{row.loader} {row.setting}: {row.reason}." for row in frame[frame["reason"].notna()].itertuples()]
+    reasons = [*pairs]
+    reasons += [f"{row.loader} {row.setting}: {row.reason}." for row in frame[frame["reason"].notna()].itertuples()]
     reasons += [f"† {row.loader}: {mark}." for row in frame.itertuples() for mark in row.marks]
     if (frame["fetches"] < FEWEST_FETCHES).any():
         reasons.append(f"\\* fewer than {FEWEST_FETCHES} fetches in the window: chance decides much of it.")
@@ -143,7 +159,7 @@ def _cell(row: pd.Series) -> str:
 def of_folder(folder: Path, dataset: str) -> str:
     """The table of a machine's folder; "" if it has no such measurements."""
     rows = compare.of_one_table(measured_on(dataset, jsonl.read(folder / f"{GRID}.jsonl"), pairs=True))
-    return markdown(table(rows)) if rows else ""
+    return markdown(table(rows), chance(rows)) if rows else ""
 
 
 def _printed(folder: Path, dataset: str) -> str:

@@ -22,7 +22,7 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
     # These imports take a second; a mistake on the command line is to be reported before.
     from analysis.diversity import mixing
     from analysis.figures import kinds, scaling, style
-    from analysis.tables import frontier, summary, text
+    from analysis.tables import compare, frontier, summary, text
 
     name, axis = grids[0].name, grids[0].axis
     path = folder / f"{name}.jsonl"
@@ -37,7 +37,8 @@ def publish(grids: Sequence[Grid], sets: Sequence[Dataset], folder: Path, out: C
             continue
         stem = folder / "figures" / f"{dataset.name}-{name}"
         if grid.pair.accelerator_ms is not None:
-            written += _accelerators([m for rows in by_condition.values() for m in rows], dataset, stem, out)
+            of_one_table = compare.of_one_table(summary.measured_on(dataset.name, measured, pairs=True))
+            written += _accelerators(of_one_table, dataset, stem, out)
             continue
         frame = summary.table(grid, dataset, measured, converted, ceilings, folder)
         frames.append(frame)
@@ -71,7 +72,7 @@ def _accelerators(measured: Sequence[Measurement], dataset: Dataset, stem: Path,
     from analysis.tables import accelerators
 
     numbers = accelerators.table(measured)
-    markdown = accelerators.markdown(numbers)
+    markdown = accelerators.markdown(numbers, accelerators.chance(measured))
     out.print(f"\n{markdown}", highlight=False, markup=False)
     drawn = figure.draw(numbers, dataset.name)
     pictures = style.save(drawn, stem.with_name(f"{stem.name}-{accelerators.GRID}")) if drawn else []

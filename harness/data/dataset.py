@@ -5,10 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
-
-from loadstone import obs_codes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +63,12 @@ class Dataset:
 
         Equal values have equal codes in all files, even if the files list different categories.
         """
+        # Imported here, since every worker imports this module, and its loader may need none of them.
         if self.is_remote:
+            from loadstone import obs_codes
+
             return obs_codes(self.urls, column).codes.astype(np.int32)
+        import h5py
         from anndata.io import read_elem
 
         codes, seen = [], {}

@@ -67,6 +67,12 @@ def test_the_second_of_a_pair_is_not_in_the_table() -> None:
     assert accelerators.table([ROWS[0], again])["repeats"].tolist() == [1]
 
 
+def test_the_noise_of_a_pair_is_stated() -> None:
+    (sentence,) = accelerators.chance([*ROWS, replace(ROWS[0], again=True, accelerators=14)])
+    assert sentence == "A/A, the same condition twice in a repeat (`native`, 60 ms): 20 and 14 accelerators."
+    assert sentence in accelerators.markdown(accelerators.table(ROWS), [sentence])
+
+
 def test_the_figure_has_a_dot_for_each_row_with_a_number() -> None:
     drawn = figure.draw(accelerators.table([*ROWS, FAILED]), "tahoe-mini")
     (ax,) = drawn.figure.axes

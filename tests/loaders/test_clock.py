@@ -19,13 +19,13 @@ import json, os, sys, warnings
 from pathlib import Path
 import loaders
 from harness.condition import Condition
-from harness.data import catalogue
+from harness.data.dataset import Dataset
 from harness.run import worker
 
 warnings.simplefilter("ignore")
-folder, path, condition = sys.argv[1:]
-condition = Condition.from_dict(json.loads(condition))
-dataset, adapter = catalogue.load(folder), loaders.get(condition.loader)
+dataset, path, condition = sys.argv[1:]
+dataset, condition = Dataset.from_dict(json.loads(dataset)), Condition.from_dict(json.loads(condition))
+adapter = loaders.get(condition.loader)
 worker.import_libraries(adapter)
 before = set(sys.modules)
 loader = adapter.open(dataset, Path(path), condition, rows=False)
@@ -56,7 +56,7 @@ def test_opening_and_the_first_minibatch_import_no_library(tiny_set: Dataset, na
         condition = condition_of(name, order="stream")
     if declines(tiny_set, condition):
         pytest.skip("it needs a bucket")
-    arguments = [tiny_set.paths[0].parent, store(tiny_set, name), json.dumps(condition.to_dict())]
+    arguments = [json.dumps(tiny_set.to_dict()), store(tiny_set, name), json.dumps(condition.to_dict())]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
     )
