@@ -39,6 +39,7 @@ def draw(frame: pd.DataFrame, dataset: str, one: Scenario) -> Drawn:
     ax.set(xscale="log", xlabel=f"USD an epoch of {one.cells:,.0f} cells, without storage and conversion")
     if not rows["admitted"].all():
         ax.set_xlabel(f"{ax.get_xlabel()}\n¶: no setting is as diverse as a comparison demands, or it is not known")
+    ax.set_ylim(-0.6, len(rows) - 0.4)
     ax.set_xlim(right=3 * max(rows["alone_usd"].max(), rows["usd"].max()))
     ax.grid(axis="x", lw=0.3)
     ax.set_axisbelow(True)
