@@ -29,7 +29,7 @@ SECTIONS = {
 def committed(tmp_path: Path) -> Path:
     """A copy of the results folder without pictures and orders, and without measurements by the present rules."""
     unneeded = shutil.ignore_patterns(
-        "*.png", "*.pdf", "orders", "frontier.jsonl", *(f"{g}.jsonl" for g, _ in SECTIONS)
+        "*.png", "*.pdf", "orders", "frontier.jsonl", "accelerators.jsonl", *(f"{g}.jsonl" for g, _ in SECTIONS)
     )
     return shutil.copytree(ROOT / "results", tmp_path / "results", ignore=unneeded)
 
